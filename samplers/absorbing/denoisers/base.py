@@ -1,0 +1,139 @@
+r"""What a denoiser is, and the base of those that are exact.
+
+For a context $x$ with revealed set $U$, a denoiser gives $c_i(a\,|\,x) = q_0(X_i = a\,|\,X_U = x_U)$. It needs no
+time: the absorbing score factorises into a function of time and this conditional (Ou et al. 2024, arXiv 2406.03736).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Protocol, cast, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from ..process import AbsorbingProcess
+
+__all__ = ["Denoiser", "ExactDenoiser", "clean_log_probs"]
+
+
+@runtime_checkable
+class Denoiser(Protocol):
+    """A callable that gives log-probabilities of the clean tokens.
+
+    Called as ``denoiser(tokens, t, positions)`` with tokens (B, L) int64, t (B,) float64 or None, and positions
+    (N, 2) int64 of (row, column) or None. It returns (B, L, K), or (N, K) when positions are given.
+    An attribute ``takes_time = False`` says that t is ignored (then unchanged rows are not evaluated again); a method
+    ``impossible(tokens) -> (B,) bool`` lets samplers flag rows that left the support of the law.
+    """
+
+    def __call__(self, tokens: Tensor, t: Tensor | None = None, positions: Tensor | None = None) -> Tensor: ...
+
+
+def clean_log_probs(
+    process: AbsorbingProcess, denoiser: Denoiser, tokens: Tensor, t: Tensor | None, positions: Tensor
+) -> Tensor:
+    """Ask a denoiser for the given positions and return (N, K) log-probabilities, -inf at a mask inside 0..K-1.
+
+    Raises:
+        ValueError: another vocabulary, NaN, or no mass at all, naming the row and column.
+    """
+    log_probs = denoiser(tokens, t, positions)
+    count, width = positions.shape[0], process.vocab_size
+    if log_probs.shape not in {(count, width), (count, process.num_states)}:
+        raise ValueError(
+            f"the denoiser returned shape {tuple(log_probs.shape)} for {count} positions, but the process has "
+            f"vocab_size={width}: the vocabularies of denoiser and process must agree"
+        )
+    if log_probs.shape[1] > process.mask_id:  # the mask has a column: it is never predicted
+        mask = torch.tensor(process.mask_id, device=log_probs.device)
+        log_probs = log_probs.index_fill(1, mask, -torch.inf).log_softmax(1)[:, :width]
+    largest = log_probs.amax(dim=1)
+    if not bool(torch.isfinite(largest).all()):
+        row, column = positions[int((~torch.isfinite(largest)).nonzero()[0, 0])].tolist()
+        raise ValueError(
+            f"the denoiser returned NaN, infinite or no probability at row {row}, column {column}; check its logits"
+        )
+    return log_probs
+
+
+class ExactDenoiser(nn.Module):
+    """Base of the exact denoisers: float64, time-free, with the log-marginal of every context.
+
+    A context of probability zero (reachable after an error, or through a prompt) gets the uniform law over the clean
+    tokens at its masked places, and is reported by `impossible`.
+
+    Args:
+        vocab_size: K.
+        length: L.
+        mask_id: id of the mask; K by default.
+    """
+
+    takes_time = False
+
+    def __init__(self, vocab_size: int, length: int, mask_id: int | None = None) -> None:
+        super().__init__()
+        self.process = AbsorbingProcess(vocab_size, length, mask_id=mask_id)
+        fallback = torch.full((vocab_size,), -torch.inf, dtype=torch.float64)
+        fallback[self.process.clean_ids] = -torch.tensor(float(len(self.process.clean_ids))).double().log()
+        self.register_buffer("_fallback", fallback, persistent=False)
+
+    @property
+    def vocab_size(self) -> int:
+        """K, the size of the last axis."""
+        return self.process.vocab_size
+
+    @property
+    def length(self) -> int:
+        """L, tokens per sequence."""
+        return self.process.length
+
+    @property
+    def mask_id(self) -> int:
+        """Id of the mask."""
+        return self.process.mask_id
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tables live."""
+        return self._buffer("_fallback").device
+
+    @abstractmethod
+    def log_marginal(self, tokens: Tensor) -> Tensor:
+        r"""$\log q_0(X_U = x_U)$ of every context (B, L), shape (B,); -inf where it is impossible."""
+
+    @abstractmethod
+    def _conditional(self, tokens: Tensor, row: Tensor, column: Tensor) -> Tensor:
+        """Weights (N, K) proportional to $c_i(a|x)$ at masked places; all zero where the context is impossible."""
+
+    def impossible(self, tokens: Tensor) -> Tensor:
+        """Whether each context (B, L) has probability zero, (B,) bool."""
+        return torch.isneginf(self.log_marginal(tokens))
+
+    def forward(self, tokens: Tensor, t: Tensor | None = None, positions: Tensor | None = None) -> Tensor:
+        """Log-probabilities (B, L, K), or (N, K) at `positions`; a revealed place has its own token for certain."""
+        if tokens.dim() != 2 or tokens.shape[1] != self.length:
+            raise ValueError(f"tokens have shape {tuple(tokens.shape)}, this law has length {self.length}")
+        if positions is None:
+            row, column = torch.ones_like(tokens).nonzero(as_tuple=True)
+        else:
+            row, column = positions.unbind(1)
+        weights = self._conditional(tokens, row, column)
+        total = weights.sum(1, keepdim=True)
+        law = torch.where(total > 0, (weights / total).log(), self._buffer("_fallback"))
+        here = tokens[row, column]
+        copied = torch.full_like(law, -torch.inf).scatter_(1, here.clamp(max=self.vocab_size - 1)[:, None], 0.0)
+        law = torch.where((here == self.mask_id)[:, None], law, copied)
+        return law if positions is not None else law.view(*tokens.shape, self.vocab_size)
+
+    def _buffer(self, name: str) -> Tensor:
+        return cast(Tensor, getattr(self, name))
+
+
+def check_law(probabilities: Tensor, name: str) -> Tensor:
+    """Return float64 probabilities over the last axis; raise ValueError unless they are nonnegative and sum to 1."""
+    probabilities = torch.as_tensor(probabilities, dtype=torch.float64)
+    total = probabilities.sum(-1)
+    if not bool((probabilities >= 0).all()) or not torch.allclose(total, torch.ones_like(total), atol=1e-8):
+        raise ValueError(f"{name} must be nonnegative and sum to 1 over its last axis")
+    return probabilities / total[..., None]
