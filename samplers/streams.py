@@ -11,6 +11,7 @@ random numbers: as easy as 1, 2, 3", SC 2011.
 from __future__ import annotations
 
 import torch
+from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
 __all__ = ["derive", "draw_key", "exponential", "poisson", "uniform"]
@@ -40,7 +41,7 @@ def derive(key: int, purpose: int) -> int:
     return int(_bits(key, -1 - purpose))
 
 
-def uniform(key: int, *counters: Tensor | int) -> Tensor:
+def uniform(key: int, *counters: Tensor | int) -> Float64[Tensor, "*shape"]:
     """Uniform numbers in the open interval (0, 1), float64 with 52 random bits.
 
     Args:
@@ -50,13 +51,13 @@ def uniform(key: int, *counters: Tensor | int) -> Tensor:
     return (_shift(_bits(key, *counters), 12).double() + 0.5) * 2.0**-52
 
 
-def exponential(key: int, *counters: Tensor | int) -> Tensor:
+def exponential(key: int, *counters: Tensor | int) -> Float64[Tensor, "*shape"]:
     """Exponential numbers of mean 1, float64, accurate near zero: P(E <= -log1p(-p)) = p for p down to 1e-12."""
     return -torch.log1p(-uniform(key, *counters))
 
 
-def poisson(key: int, mean: Tensor, *counters: Tensor | int) -> Tensor:
-    """Poisson counts of the given mean (float64, finite, >= 0), int64, by inversion of the distribution function."""
+def poisson(key: int, mean: Float[Tensor, "*shape"], *counters: Tensor | int) -> Int64[Tensor, "*out"]:
+    """Poisson counts of the given mean (finite, >= 0), int64, by inversion of the distribution function."""
     level = uniform(key, *counters)
     mean, level = torch.broadcast_tensors(mean.double(), level)
     low = torch.full_like(mean, -1.0)  # P(N <= low) <= level < P(N <= high)

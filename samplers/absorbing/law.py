@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from .denoisers.base import Denoiser, clean_log_probs
@@ -18,7 +19,9 @@ __all__ = ["exact_law", "kl_divergence", "total_variation"]
 _MOST_STATES = 1 << 22
 
 
-def exact_law(sampler: Sampler, denoiser: Denoiser, prompt: Tensor | None = None) -> Tensor:
+def exact_law(
+    sampler: Sampler, denoiser: Denoiser, prompt: Int[Tensor, " L"] | None = None
+) -> Float[Tensor, "*states"]:
     """Exact law of the sampler's output, without sampling.
 
     The law over all states (masks included) is pushed through every stage the sampler takes, which costs about
@@ -42,7 +45,7 @@ def exact_law(sampler: Sampler, denoiser: Denoiser, prompt: Tensor | None = None
     return propagation.over_ids(law)
 
 
-def kl_divergence(p: Tensor, q: Tensor) -> float:
+def kl_divergence(p: Float[Tensor, "*states"], q: Float[Tensor, "*states"]) -> float:
     r"""$KL(p\|q)$ in nats; infinite where q lacks mass that p has. Both of one shape, nonnegative."""
     if p.shape != q.shape:
         raise ValueError(f"p has shape {tuple(p.shape)}, q has shape {tuple(q.shape)}: they must agree")
@@ -51,7 +54,7 @@ def kl_divergence(p: Tensor, q: Tensor) -> float:
     return float((p[inside] * (p[inside] / q[inside]).log()).sum())
 
 
-def total_variation(p: Tensor, q: Tensor) -> float:
+def total_variation(p: Float[Tensor, "*states"], q: Float[Tensor, "*states"]) -> float:
     r"""$\frac12\sum|p - q|$. Both of one shape."""
     if p.shape != q.shape:
         raise ValueError(f"p has shape {tuple(p.shape)}, q has shape {tuple(q.shape)}: they must agree")

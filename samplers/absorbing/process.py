@@ -7,6 +7,7 @@ move independently. Clean tokens are 0..K-1; the mask is one more id, or one of 
 from __future__ import annotations
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..streams import draw_key, uniform
@@ -68,13 +69,13 @@ class AbsorbingProcess:
     def __repr__(self) -> str:
         return f"AbsorbingProcess({self.vocab_size}, {self.length}, {self.schedule}, mask_id={self.mask_id})"
 
-    def rate_matrix(self, t: float | None = None) -> Tensor:
+    def rate_matrix(self, t: float | None = None) -> Float[Tensor, "S S"]:
         r"""Rates $Q_{ab}$ of one token, (S, S) float64; per unit of $\sigma$, or at time `t`, times $\beta(t)$."""
         rates = -torch.eye(self.num_states, dtype=torch.float64)
         rates[:, self.mask_id] += 1.0
         return rates if t is None else rates * self.schedule.rate(t)
 
-    def transition(self, t: float) -> Tensor:
+    def transition(self, t: float) -> Float[Tensor, "S S"]:
         r"""Probabilities $q_{t|0}(b\,|\,a)$ of one token, (S, S) float64."""
         kernel = torch.eye(self.num_states, dtype=torch.float64) * self.schedule.alpha(t)
         kernel[:, self.mask_id] += self.schedule.mask_probability(t)
@@ -102,8 +103,13 @@ class AbsorbingProcess:
         return remask, reveal.clamp(0.0, 1.0)
 
     def corrupt(
-        self, tokens: Tensor, t: float | Tensor, *, generator: torch.Generator | None = None, first: int = 0
-    ) -> Tensor:
+        self,
+        tokens: Int[Tensor, "B L"],
+        t: float | Tensor,
+        *,
+        generator: torch.Generator | None = None,
+        first: int = 0,
+    ) -> Int[Tensor, "B L"]:
         r"""Sample $x_t \sim q_{t|0}(\cdot\,|\,x_0)$: each token is masked with probability $\mu_t$.
 
         Args:
@@ -155,19 +161,24 @@ class UniformProcess:
         self.length = length
         self.schedule = LogLinear() if schedule is None else schedule
 
-    def rate_matrix(self, t: float | None = None) -> Tensor:
+    def rate_matrix(self, t: float | None = None) -> Float[Tensor, "S S"]:
         r"""Rates of one token, (K, K) float64; per unit of $\sigma$, or at time `t`, times $\beta(t)$."""
         rates = 1.0 / self.vocab_size - torch.eye(self.vocab_size, dtype=torch.float64)
         return rates if t is None else rates * self.schedule.rate(t)
 
-    def transition(self, t: float) -> Tensor:
+    def transition(self, t: float) -> Float[Tensor, "S S"]:
         r"""Probabilities $q_{t|0}(b\,|\,a) = \alpha_t 1\{a=b\} + \mu_t/K$ of one token, (K, K) float64."""
         kernel = torch.eye(self.vocab_size, dtype=torch.float64) * self.schedule.alpha(t)
         return kernel + self.schedule.mask_probability(t) / self.vocab_size
 
     def corrupt(
-        self, tokens: Tensor, t: float | Tensor, *, generator: torch.Generator | None = None, first: int = 0
-    ) -> Tensor:
+        self,
+        tokens: Int[Tensor, "B L"],
+        t: float | Tensor,
+        *,
+        generator: torch.Generator | None = None,
+        first: int = 0,
+    ) -> Int[Tensor, "B L"]:
         r"""Sample $x_t$: each token (B, L) is redrawn uniformly with probability $\mu_t$ (t: one time, or (B,))."""
         level = self.schedule.mask_probability(_per_row(t, tokens))
         draw = _uniform_like(tokens, generator, first)

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 from tqdm import tqdm
 
@@ -209,7 +210,7 @@ class Chain:
         return self.memory[row, column]
 
 
-def draw_categories(weights: Tensor, level: Tensor) -> Tensor:
+def draw_categories(weights: Float[Tensor, "N K"], level: Float[Tensor, " N"]) -> Int[Tensor, " N"]:
     r"""Draw from unnormalised laws by inverse distribution function, summed in float64.
 
     The function is searched in two steps, blocks of $\sqrt K$ tokens and then tokens, so that only one block per law

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ..streams import draw_key
@@ -33,11 +34,11 @@ class Samples:
         clips: stages whose reveal probability was cut to 1.
     """
 
-    tokens: Tensor
+    tokens: Int[Tensor, "B L"]
     network_calls: int
-    sequence_evaluations: Tensor
-    candidates: Tensor
-    impossible: Tensor
+    sequence_evaluations: Int[Tensor, " B"]
+    candidates: Int[Tensor, " B"]
+    impossible: Bool[Tensor, " B"]
     violations: int = 0
     clips: int = 0
 
@@ -61,7 +62,7 @@ class Sampler(ABC):
         denoiser: Denoiser,
         num_samples: int,
         *,
-        prompt: Tensor | None = None,
+        prompt: Int[Tensor, "*B L"] | None = None,
         generator: torch.Generator | None = None,
         first: int = 0,
         progress: bool = False,
@@ -95,8 +96,13 @@ class Sampler(ABC):
         )
 
     def teacher_forced(
-        self, denoiser: Denoiser, tokens: Tensor, *, generator: torch.Generator | None = None, first: int = 0
-    ) -> Tensor:
+        self,
+        denoiser: Denoiser,
+        tokens: Int[Tensor, "B L"],
+        *,
+        generator: torch.Generator | None = None,
+        first: int = 0,
+    ) -> Float[Tensor, " B"]:
         r"""Negative log-probability of given sequences along one draw of the reveal times, (B,) nats.
 
         $\sum_i -\log c_i(x_i\,|\,\text{tokens revealed in earlier stages})$. Its mean over data is the sampler's

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from .denoisers import Denoiser, TabularDenoiser
@@ -52,7 +53,7 @@ def _ising(x: tuple[int, ...]) -> float:
     return float(torch.exp(0.4 * (spins * spins.roll(-1)).sum() + 0.1 * spins.sum()))
 
 
-def enumerate_bins(pmf: Tensor, fractions: Tensor) -> Tensor:
+def enumerate_bins(pmf: Float[Tensor, "*states"], fractions: Float[Tensor, " N1"]) -> Float[Tensor, "*states"]:
     r"""Law of any sampler with Bernoulli reveal bins, by summing over all assignments of tokens to bins.
 
     $p(x) = \sum_{b\in[N]^d}\prod_i \Delta p_{b_i}\prod_i q_0(x_i\,|\,x_{\{j: b_j < b_i\}})$, a second way
@@ -82,7 +83,7 @@ def enumerate_bins(pmf: Tensor, fractions: Tensor) -> Tensor:
     return law.view(pmf.shape)
 
 
-def chi_square(tokens: Tensor, law: Tensor) -> float:
+def chi_square(tokens: Int[Tensor, "B d"], law: Float[Tensor, "*states"]) -> float:
     """P-value of Pearson's test that sequences (B, d) were drawn from a law (S,) * d.
 
     Cells that expect fewer than 5 sequences are pooled; any sequence of probability zero gives 0.

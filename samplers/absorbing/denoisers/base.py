@@ -10,6 +10,7 @@ from abc import abstractmethod
 from typing import Protocol, cast, runtime_checkable
 
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ..process import AbsorbingProcess
@@ -99,18 +100,23 @@ class ExactDenoiser(nn.Module):
         return self._buffer("_fallback").device
 
     @abstractmethod
-    def log_marginal(self, tokens: Tensor) -> Tensor:
+    def log_marginal(self, tokens: Int[Tensor, "B L"]) -> Float[Tensor, " B"]:
         r"""$\log q_0(X_U = x_U)$ of every context (B, L), shape (B,); -inf where it is impossible."""
 
     @abstractmethod
     def _conditional(self, tokens: Tensor, row: Tensor, column: Tensor) -> Tensor:
         """Weights (N, K) proportional to $c_i(a|x)$ at masked places; all zero where the context is impossible."""
 
-    def impossible(self, tokens: Tensor) -> Tensor:
+    def impossible(self, tokens: Int[Tensor, "B L"]) -> Bool[Tensor, " B"]:
         """Whether each context (B, L) has probability zero, (B,) bool."""
         return torch.isneginf(self.log_marginal(tokens))
 
-    def forward(self, tokens: Tensor, t: Tensor | None = None, positions: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        tokens: Int[Tensor, "B L"],
+        t: Float[Tensor, " B"] | None = None,
+        positions: Int[Tensor, "N 2"] | None = None,
+    ) -> Float[Tensor, "*places K"]:
         """Log-probabilities (B, L, K), or (N, K) at `positions`; a revealed place has its own token for certain."""
         if tokens.dim() != 2 or tokens.shape[1] != self.length:
             raise ValueError(f"tokens have shape {tuple(tokens.shape)}, this law has length {self.length}")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from ..schedules import Schedule
@@ -19,18 +20,18 @@ from .base import Denoiser
 __all__ = ["LogitsDenoiser", "NucleusDenoiser", "ScoreDenoiser", "nucleus", "score_from_x0", "x0_from_score"]
 
 
-def score_from_x0(log_probs: Tensor, sigma: float | Tensor) -> Tensor:
+def score_from_x0(log_probs: Float[Tensor, "*places K"], sigma: float | Tensor) -> Float[Tensor, "*out K"]:
     r"""Concrete scores $q_t(y)/q_t(x) = c/(e^\sigma - 1)$ of a masked place.
 
     Args:
         log_probs: log-probabilities of the clean tokens, (..., K).
-        sigma: total noise, a number or (...) without the last axis.
+        sigma: total noise, a number or a tensor that broadcasts with (...), the axes before the last.
     """
     sigma = torch.as_tensor(sigma, dtype=log_probs.dtype, device=log_probs.device)
     return log_probs.exp() / torch.expm1(sigma)[..., None]
 
 
-def x0_from_score(score: Tensor, sigma: float | Tensor) -> Tensor:
+def x0_from_score(score: Float[Tensor, "*places K"], sigma: float | Tensor) -> Float[Tensor, "*out K"]:
     """Log-probabilities of the clean tokens from concrete scores: the inverse of `score_from_x0`.
 
     A network's scores need not be normalised; then neither is the result (see `ScoreDenoiser`).
@@ -39,7 +40,7 @@ def x0_from_score(score: Tensor, sigma: float | Tensor) -> Tensor:
     return score.log() + torch.expm1(sigma).log()[..., None]
 
 
-def nucleus(log_probs: Tensor, mass: float) -> Tensor:
+def nucleus(log_probs: Float[Tensor, "*places K"], mass: float) -> Float[Tensor, "*places K"]:
     """Keep the smallest set of most likely tokens whose probability reaches `mass`, and renormalise.
 
     Args:

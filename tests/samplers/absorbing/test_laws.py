@@ -376,6 +376,7 @@ def test_conditional_laws_are_exact(targets: dict[str, Tensor]) -> None:
                 torch.testing.assert_close(law, conditional, rtol=0, atol=1e-12)
 
 
+@pytest.mark.usefixtures("as_user")
 def test_kl_and_tv_have_their_values() -> None:
     p, q = torch.tensor([0.5, 0.5, 0.0]), torch.tensor([0.25, 0.25, 0.5])
     assert kl_divergence(p, q) == pytest.approx(math.log(2))
