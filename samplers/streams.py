@@ -58,6 +58,8 @@ def exponential(key: int, *counters: Tensor | int) -> Float64[Tensor, "*shape"]:
 
 def poisson(key: int, mean: Float[Tensor, "*shape"], *counters: Tensor | int) -> Int64[Tensor, "*out"]:
     """Poisson counts of the given mean (finite, >= 0), int64, by inversion of the distribution function."""
+    if not bool(mean.isfinite().all() & (mean >= 0).all()):
+        raise ValueError("mean must be finite and not negative")
     level = uniform(key, *counters)
     mean, level = torch.broadcast_tensors(mean.double(), level)
     low = torch.full_like(mean, -1.0)  # P(N <= low) <= level < P(N <= high)

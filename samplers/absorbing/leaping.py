@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, cast, get_args
 
 import torch
@@ -76,14 +76,12 @@ class _GridSampler(Sampler):
         self._start_stages = start_stages(process, start)
 
     def stages(self) -> list[Stage]:
-        times = self.times.tolist()
-        stages = [*self._start_stages, *map(self._stage, times[:-1], times[1:])]
-        if self.fill:
-            if times[-1] == 0.0:
-                stages.pop()
-                times.pop()
-            stages.append(RevealFraction(1.0, times[-1]))
-        return stages
+        times = self.times
+        if self.fill and float(times[-1]) == 0.0:
+            times = times[:-1]  # the last step is the fill
+        steps = self._steps(times[:-1], times[1:])
+        fill = [RevealFraction(1.0, float(times[-1]))] if self.fill else []
+        return [*self._start_stages, *steps, *fill]
 
     def reveal_fractions(self) -> Tensor:
         r"""Probability that a free token is revealed by the end of each stage, $p_0 = 0 < \dots$, (N + 1,).
@@ -98,8 +96,8 @@ class _GridSampler(Sampler):
         return 1.0 - torch.tensor(stay, dtype=torch.float64).cumprod(0)
 
     @abstractmethod
-    def _stage(self, t: float, s: float) -> Stage:
-        """The stage from time t down to s."""
+    def _steps(self, t: Tensor, s: Tensor) -> Sequence[Stage]:
+        """The stages of the steps from times t (N,) down to s (N,)."""
 
 
 class Euler(_GridSampler):
@@ -108,9 +106,12 @@ class Euler(_GridSampler):
     Under the log-linear schedule on equal steps its law is Tweedie's. Probabilities cut to 1 are counted as clips.
     """
 
-    def _stage(self, t: float, s: float) -> Stage:
-        probability = (t - s) * float(self.process.schedule.hazard(t))
-        return RevealFraction(min(1.0, probability), t, clipped=probability > 1.0 + 1e-12)
+    def _steps(self, t: Tensor, s: Tensor) -> Sequence[Stage]:
+        asked = ((t - s) * self.process.schedule.hazard(t)).tolist()
+        return [
+            RevealFraction(min(1.0, u), time, clipped=u > 1.0 + 1e-12)
+            for u, time in zip(asked, t.tolist(), strict=True)
+        ]
 
 
 class Tweedie(_GridSampler):
@@ -122,8 +123,8 @@ class Tweedie(_GridSampler):
     Sources: Lou et al. 2024, arXiv 2310.16834; Sahoo et al. 2024, arXiv 2406.07524.
     """
 
-    def _stage(self, t: float, s: float) -> Stage:
-        return RevealFraction(float(self.process.reveal_probability(t, s)), t)
+    def _steps(self, t: Tensor, s: Tensor) -> Sequence[Stage]:
+        return _reveals(self.process.reveal_probability(t, s), t)
 
 
 class TauLeaping(_GridSampler):
@@ -160,13 +161,18 @@ class TauLeaping(_GridSampler):
             raise ValueError(f"multi_event='ordinal' needs the mask as the last id, got mask_id={process.mask_id}")
         self.multi_event = multi_event
 
-    def _stage(self, t: float, s: float) -> Stage:
-        events = (t - s) * float(self.process.schedule.hazard(t))
+    def _steps(self, t: Tensor, s: Tensor) -> Sequence[Stage]:
+        events = (t - s) * self.process.schedule.hazard(t)
         if self.multi_event == "first-jump":
-            return RevealFraction(-math.expm1(-events), t)
+            return _reveals(-torch.expm1(-events), t)
         if self.multi_event == "reject":
-            return RevealFraction(events * math.exp(-events), t)
-        return TokenLaw(same_token_law(events) if self.multi_event == "same-token" else ordinal_law(events), t)
+            return _reveals(events * torch.exp(-events), t)
+        law = same_token_law if self.multi_event == "same-token" else ordinal_law
+        return [TokenLaw(law(mean), time) for mean, time in zip(events.tolist(), t.tolist(), strict=True)]
+
+
+def _reveals(probabilities: Tensor, times: Tensor) -> list[Stage]:
+    return [RevealFraction(u, t) for u, t in zip(probabilities.tolist(), times.tolist(), strict=True)]
 
 
 def same_token_law(events: float) -> Callable[[Tensor], Tensor]:

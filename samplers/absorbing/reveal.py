@@ -134,7 +134,8 @@ class Chain:
         for _ in range(int((target - before).max()) if len(target) else 0):
             self._reveal_next(1, target, stage.masked, start)
         if stage.dominating:
-            end = torch.where(end.isinf(), self.elapsed, end)
+            last = torch.where(target > before, self.elapsed, start)
+            end = torch.where(end.isinf(), last, end)
             alive = (end[:, None] - self.clocks.maximum(start[:, None])).clamp(min=0.0).sum(1)
             self.candidates += poisson(self.candidate_key, alive, self.rows)
         self.elapsed = end

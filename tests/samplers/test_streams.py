@@ -50,6 +50,12 @@ def test_poisson_is_the_inverse_distribution_function(mean: float) -> None:
     assert int((drawn.numpy() != expected).sum()) <= 1  # one rounding of the distribution function at most
 
 
+@pytest.mark.parametrize("mean", [-1.0, float("inf"), float("nan")])
+def test_poisson_refuses_senseless_means(mean: float) -> None:
+    with pytest.raises(ValueError, match="mean must be finite"):
+        poisson(5, torch.tensor(mean), 1)
+
+
 def test_keys_come_from_the_generator_or_from_torchs_default() -> None:
     assert draw_key(torch.Generator().manual_seed(1)) == draw_key(torch.Generator().manual_seed(1))
     state = torch.get_rng_state()

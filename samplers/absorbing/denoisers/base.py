@@ -46,6 +46,8 @@ def clean_log_probs(
             f"the denoiser returned shape {tuple(log_probs.shape)} for {count} positions, but the process has "
             f"vocab_size={width}: the vocabularies of denoiser and process must agree"
         )
+    if log_probs.dtype in (torch.float16, torch.bfloat16):
+        log_probs = log_probs.float()
     if log_probs.shape[1] > process.mask_id:  # the mask has a column: it is never predicted
         mask = torch.tensor(process.mask_id, device=log_probs.device)
         log_probs = log_probs.index_fill(1, mask, -torch.inf).log_softmax(1)[:, :width]

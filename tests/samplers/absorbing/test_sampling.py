@@ -243,6 +243,16 @@ def test_an_unbounded_window_counts_candidates_until_the_last_reveal() -> None:
     assert (samples.sequence_evaluations == 20).all() and samples.network_calls == 20
 
 
+def test_rows_with_nothing_left_have_no_candidates() -> None:
+    """Everything given, or revealed by the start already: the unbounded window ends where it begins."""
+    process, denoiser = AbsorbingProcess(2, 2, Constant(0.1)), ProductDenoiser(HALF.expand(2, 2))
+    prompt = torch.tensor([[0, 1], [2, 1], [2, 2]])
+    samples = Uniformization(process).sample(denoiser, 3, prompt=prompt, generator=_seeded())
+    assert samples.candidates.tolist()[:2] == [0, 1] and samples.candidates[2] >= 2
+    samples = Uniformization(process, start="exact").sample(denoiser, 2000, generator=_seeded())
+    assert samples.candidates.min() == 2  # most rows start without masks: the reveals of the start alone
+
+
 def test_event_times_given_to_the_network_are_those_of_the_process() -> None:
     """Each token's reveal time, read off the network's times, has the law 1 - mu_t / mu_T."""
     process = AbsorbingProcess(2, 40, Constant(3.0))
