@@ -76,7 +76,8 @@ class Chain:
         columns = torch.arange(tokens.shape[1], device=tokens.device)
         self.calls = 0
         self.evaluations = torch.zeros_like(self.rows)
-        self.candidates = torch.zeros_like(self.rows)
+        self.reveals = torch.zeros_like(self.rows)
+        self.dominating: Tensor | None = None
         self.remembers = not getattr(denoiser, "takes_time", True)
         self.memory: Tensor | None = None
         self.changed = torch.ones_like(self.rows, dtype=torch.bool)
@@ -137,7 +138,8 @@ class Chain:
             last = torch.where(target > before, self.elapsed, start)
             end = torch.where(end.isinf(), last, end)
             alive = (end[:, None] - self.clocks.maximum(start[:, None])).clamp(min=0.0).sum(1)
-            self.candidates += poisson(self.candidate_key, alive, self.rows)
+            rejected = poisson(self.candidate_key, alive, self.rows)
+            self.dominating = target - before + rejected
         self.elapsed = end
 
     def _reveal_until(self, target: Tensor, time: float | Tensor, uniform: bool = False) -> None:
@@ -154,7 +156,7 @@ class Chain:
                 self._surrogate(row, column) if uniform else self._predict(active, local, column, time)
             )
             self.changed[active] = True
-            self.candidates[active] += count
+            self.reveals[active] += count
             self.bar.update(len(local))
         self.revealed = target
 
@@ -192,7 +194,7 @@ class Chain:
         row, column = row[rung], column[rung]
         level = self.levels[row, column]
         self.tokens[row, column] = draw_categories(jump[rung], level)
-        self.candidates.index_add_(0, row, torch.ones_like(row))
+        self.reveals.index_add_(0, row, torch.ones_like(row))
         self.bar.update(len(row))
         self._sort(clocks)
         self.changed[row] = True

@@ -27,8 +27,8 @@ class Samples:
         network_calls: calls of the denoiser (batches).
         sequence_evaluations: rows evaluated, summed over calls, (B,): the calls each row would need alone.
         candidates: events considered, (B,): points of the dominating Poisson process where the sampler has one
-            (until the last reveal if its window is unbounded), else the tokens revealed. Only accepted candidates
-            need the network.
+            (until the last reveal if its window is unbounded; those of its start and fill are none), else the tokens
+            revealed. Only accepted candidates need the network.
         impossible: rows that left the support of an exact denoiser's law (prompt included), (B,) bool.
         violations: points at which a dominating rate was exceeded; 0 for all samplers with analytic hazard.
         clips: stages whose reveal probability was cut to 1.
@@ -90,7 +90,7 @@ class Sampler(ABC):
             tokens=chain.tokens,
             network_calls=chain.calls,
             sequence_evaluations=chain.evaluations,
-            candidates=chain.candidates,
+            candidates=chain.reveals if chain.dominating is None else chain.dominating,
             impossible=flags if impossible is None else impossible(chain.tokens),
             clips=sum(isinstance(stage, RevealFraction) and stage.clipped for stage in stages),
         )

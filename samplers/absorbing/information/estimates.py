@@ -13,7 +13,7 @@ from ...streams import draw_key, uniform
 from ..schedules import Schedule
 from .profiles import Profile
 
-__all__ = ["ProfileEstimate", "estimate_profile"]
+__all__ = ["ProfileEstimate", "cyclic_stride", "estimate_profile"]
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,10 @@ def estimate_profile(
 ) -> ProfileEstimate:
     r"""Estimate a denoiser's information profile and NELBO on data.
 
-    Per sequence and draw one random order is drawn; its first m tokens are shown, for every m = 0..d-1, and
-    all the others are scored: unbiased for each m, and the same sequences for all m make differences of
-    $\hat h_m$ precise. Costs `B * d * draws_per_count` sequence evaluations.
+    Per sequence and draw one random order is drawn; for every m = 0..d-1 the m tokens that follow a place of this
+    order are shown and all the others are scored. Each m is unbiased; the places spread around the cycle, so that
+    every token is scored about equally often, and the sum over m varies little. Costs `B * d * draws_per_count`
+    sequence evaluations.
 
     Args:
         denoiser: any `Denoiser` (tokens, t, positions) with normalised predictions.
@@ -95,17 +96,25 @@ def estimate_profile(
     _check_arguments(tokens, mask_id, draws_per_count, batch_size)
     key, (rows, length) = draw_key(generator), tokens.shape
     losses = torch.zeros(rows * length, dtype=torch.float64, device=tokens.device)
-    numbers = torch.arange(first, first + rows, device=tokens.device)[:, None]
+    numbers, stride = torch.arange(first, first + rows, device=tokens.device)[:, None], cyclic_stride(length)
     for draw in range(draws_per_count):
         ranks = uniform(key, numbers, draw, torch.arange(length, device=tokens.device)).argsort(1).argsort(1)
         for part in _parts(rows * length, batch_size, progress):
             row, count = part.to(tokens.device) // length, part.to(tokens.device) % length
-            hidden = ranks[row] >= count[:, None]
+            hidden = (ranks[row] + stride * count[:, None]) % length >= count[:, None]
             t = None if schedule is None else schedule.time_at(1.0 - count.double() / length)
             losses[row * length + count] += _mean_loss(denoiser, tokens[row], hidden, mask_id, t)
     increments = (losses / draws_per_count).reshape(rows, length).cpu()
     _check_finite(increments)
     return ProfileEstimate(increments)
+
+
+def cyclic_stride(length: int) -> int:
+    """A step around a cycle that visits all `length` places and leaves successive ones far apart (golden section)."""
+    step = max(round(0.618 * length), 1)
+    while math.gcd(step, length) > 1:
+        step += 1
+    return step
 
 
 def _mean_loss(

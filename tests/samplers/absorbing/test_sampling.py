@@ -250,7 +250,18 @@ def test_rows_with_nothing_left_have_no_candidates() -> None:
     samples = Uniformization(process).sample(denoiser, 3, prompt=prompt, generator=_seeded())
     assert samples.candidates.tolist()[:2] == [0, 1] and samples.candidates[2] >= 2
     samples = Uniformization(process, start="exact").sample(denoiser, 2000, generator=_seeded())
-    assert samples.candidates.min() == 2  # most rows start without masks: the reveals of the start alone
+    assert samples.candidates.min() == 0  # most rows start without masks
+
+
+@pytest.mark.parametrize("start", ["mask", "surrogate", "exact"])
+def test_candidates_are_those_of_the_window_alone(start: Any) -> None:
+    process, stub = AbsorbingProcess(2, 30, Constant(2.0)), Ready(4000 * 30, 2)
+    mean = 30 * math.log(-math.expm1(-2.0) / -math.expm1(-0.5))
+    for fill in (True, False):
+        sampler = Uniformization(process, early_stop=0.5, fill=fill, start=start)
+        candidates = sampler.sample(stub, 4000, generator=_seeded()).candidates.double()
+        assert abs(float(candidates.mean()) - mean) < 4 * (mean / 4000) ** 0.5
+        assert abs(float(candidates.var()) / mean - 1) < 4 * (2 / 4000) ** 0.5 + 0.02
 
 
 def test_event_times_given_to_the_network_are_those_of_the_process() -> None:
