@@ -32,6 +32,10 @@ def draw_key(generator: torch.Generator | None = None) -> int:
 
     This is the only number a call of the library takes from a generator, on whichever device the generator lives.
     """
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise TypeError(
+            f"generator={generator!r} must be a torch.Generator; torch.Generator().manual_seed(seed) makes one"
+        )
     device = "cpu" if generator is None else generator.device
     return int(torch.randint(-(1 << 63), (1 << 63) - 1, (), generator=generator, device=device))
 

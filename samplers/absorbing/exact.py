@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from ._arguments import whole_number
 from .leaping import Start, start_stages
 from .process import AbsorbingProcess
 from .sampler import Sampler
@@ -31,9 +32,7 @@ class FirstHitting(Sampler):
 
     def __init__(self, process: AbsorbingProcess, tokens_per_call: int = 1) -> None:
         super().__init__(process)
-        if isinstance(tokens_per_call, bool) or not isinstance(tokens_per_call, int) or tokens_per_call < 1:
-            raise ValueError(f"tokens_per_call={tokens_per_call!r} must be a whole number >= 1")
-        self.tokens_per_call = tokens_per_call
+        self.tokens_per_call = whole_number("tokens_per_call", tokens_per_call, 1)
 
     def stages(self) -> list[Stage]:
         stage = RevealCount(self.tokens_per_call, _masked(self.process))
@@ -45,7 +44,8 @@ class Uniformization(Sampler):
 
     In the clock $-\log\mu$ every masked token is revealed at rate 1, whatever the context, so one interval with one
     clock per free token dominates; a point is accepted when its token is still masked, which needs no network.
-    Candidates number $d\log(\mu_T/\mu_\delta)$ in the mean, network calls at most d (bound B10).
+    Candidates number $d\log(\mu_T/\mu_\delta)$ in the mean, network calls at most d (bound B10): from masks
+    $d(1 - \mu_\delta/\mu_T)$ in the mean, from the surrogate $d(\alpha_\delta - \alpha_T)$.
 
     Args:
         process: the forward process.

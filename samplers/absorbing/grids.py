@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ._arguments import whole_number
 from .information import Profile
 from .schedules import Schedule
 
@@ -24,14 +25,6 @@ class Grid(ABC):
     @abstractmethod
     def times(self, schedule: Schedule) -> Tensor:
         """Times (N + 1,), float64, decreasing from the schedule's horizon."""
-
-
-def check_steps(steps: int) -> None:
-    """Raise ValueError unless `steps` is an integer of at least 1."""
-    if isinstance(steps, bool) or not isinstance(steps, int):
-        raise TypeError(f"steps={steps!r} must be an integer")
-    if steps < 1:
-        raise ValueError(f"steps={steps} must be at least 1")
 
 
 def _times_at_reveal_fractions(fractions: Tensor, schedule: Schedule) -> Tensor:
@@ -48,7 +41,7 @@ class UniformGrid(Grid):
     steps: int
 
     def __post_init__(self) -> None:
-        check_steps(self.steps)
+        whole_number("steps", self.steps, 1)
 
     def times(self, schedule: Schedule) -> Tensor:
         steps = torch.arange(self.steps, -1, -1, dtype=torch.float64)
@@ -85,13 +78,16 @@ class KappaGrid(Grid):
         sigma = float(schedule.sigma(schedule.horizon))
         if math.isinf(sigma):
             raise ValueError(f"KappaGrid needs a finite sigma(horizon), {schedule} has none; use Constant(horizon=T)")
-        if sigma <= self.early_stop:
-            raise ValueError(f"early_stop={self.early_stop} is not below sigma(horizon)={sigma}")
+        if not float(schedule.sigma(0.0)) < self.early_stop < sigma:
+            raise ValueError(
+                f"early_stop={self.early_stop} is not between sigma(0)={float(schedule.sigma(0.0)):g} and "
+                f"sigma(horizon)={sigma:g}"
+            )
         sigmas = [sigma]
         while sigmas[-1] > self.early_stop:
-            step = self.c * min(1.0, sigmas[-1])
-            sigmas.append(max(sigmas[-1] - step, self.early_stop))
-        times = schedule.time_at(-torch.expm1(-torch.tensor(sigmas, dtype=torch.float64)))
+            sigma = sigmas[-1] - self.c * min(1.0, sigmas[-1])
+            sigmas.append(sigma if sigma > self.early_stop * (1 + 1e-9) else self.early_stop)
+        times = schedule.time_at_sigma(torch.tensor(sigmas, dtype=torch.float64))
         times[0] = schedule.horizon
         return times
 
@@ -106,7 +102,7 @@ class CosineGrid(Grid):
     steps: int
 
     def __post_init__(self) -> None:
-        check_steps(self.steps)
+        whole_number("steps", self.steps, 1)
 
     def times(self, schedule: Schedule) -> Tensor:
         angles = torch.arange(self.steps + 1, dtype=torch.float64) * (math.pi / (2 * self.steps))
@@ -132,7 +128,7 @@ class EqualError(Grid):
     steps: int
 
     def __post_init__(self) -> None:
-        check_steps(self.steps)
+        whole_number("steps", self.steps, 1)
 
     def times(self, schedule: Schedule) -> Tensor:
         angle = torch.linspace(0.0, math.pi / 2, 1 << 14, dtype=torch.float64)

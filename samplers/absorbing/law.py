@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from .denoisers.base import Denoiser, clean_log_probs
+from .denoisers.base import Denoiser, check_denoiser, clean_log_probs
 from .sampler import Sampler
 from .stages import RevealCount, RevealEvents, RevealFraction, Stage, TokenLaw
 
@@ -38,6 +38,9 @@ def exact_law(
     Raises:
         ValueError: more than 2^22 states, or event stages with a denoiser that depends on time.
     """
+    check_denoiser(sampler.process, denoiser)
+    if not sampler.process.length:
+        return torch.ones((), dtype=torch.float64)
     propagation = _Propagation(sampler, denoiser)
     law = propagation.initial(prompt)
     for stage in sampler.stages():
@@ -105,11 +108,20 @@ class _Propagation:
             return self._push_tokens(law, lambda places: self._reveal(places, stage.time, stage.probability, uniform))
         if isinstance(stage, TokenLaw):
             return self._push_tokens(law, lambda places: self._token_law(places, stage))
-        if getattr(self.denoiser, "takes_time", False):
+        if self.depends_on_time():
             raise ValueError("the law of random reveal times with a denoiser that depends on time is not computable")
         if isinstance(stage, RevealCount):
             return self._push_count(law, stage.count)
         return self._push_events(law, stage)
+
+    def depends_on_time(self) -> bool:
+        """What `takes_time` says, or else what two different times show on the masked state."""
+        declared = getattr(self.denoiser, "takes_time", None)
+        if declared is not None:
+            return bool(declared)
+        places, horizon = tuple(range(self.length)), self.process.schedule.horizon
+        early, late = (self._log_probs(places, share * horizon) for share in (0.25, 0.75))
+        return not torch.equal(early, late)
 
     def _push_tokens(self, law: Tensor, kernel: Callable[[tuple[int, ...]], Tensor]) -> Tensor:
         """Push through independent laws (states, m, C + 1) of the masked places of each pattern."""

@@ -55,7 +55,8 @@ class _GridSampler(Sampler):
         start: initial law, see `start_stages`.
 
     Raises:
-        ValueError: neither or both of steps and grid, steps < 1, an unknown start.
+        ValueError: neither or both of steps and grid, steps < 1, an unknown start, a grid that does not decrease.
+        TypeError: steps that are no whole number, a grid that is none.
     """
 
     def __init__(
@@ -71,8 +72,10 @@ class _GridSampler(Sampler):
         if (steps is None) == (grid is None):
             raise ValueError(f"steps={steps}, grid={grid}: give exactly one of steps and grid")
         grid = UniformGrid(cast(int, steps)) if grid is None else grid
+        if not isinstance(grid, Grid):
+            raise TypeError(f"grid is a {type(grid).__name__}; give a Grid, such as UniformGrid(steps)")
         self.grid, self.fill, self.start = grid, fill, start
-        self.times = grid.times(process.schedule)
+        self.times = _checked(grid.times(process.schedule), process.schedule.horizon)
         self._start_stages = start_stages(process, start)
 
     def stages(self) -> list[Stage]:
@@ -169,6 +172,16 @@ class TauLeaping(_GridSampler):
             return _reveals(events * torch.exp(-events), t)
         law = same_token_law if self.multi_event == "same-token" else ordinal_law
         return [TokenLaw(law(mean), time) for mean, time in zip(events.tolist(), t.tolist(), strict=True)]
+
+
+def _checked(times: Tensor, horizon: float) -> Tensor:
+    """Times of a grid, or ValueError unless they decrease from the horizon to 0 or above."""
+    falls = times.dim() == 1 and len(times) > 1 and bool((times.diff() < 0).all())
+    if not falls or float(times[0]) != horizon or float(times[-1]) < 0:
+        raise ValueError(
+            f"the grid's times {times.tolist()[:8]} must decrease from the horizon {horizon} to 0 or above"
+        )
+    return times
 
 
 def _reveals(probabilities: Tensor, times: Tensor) -> list[Stage]:

@@ -11,26 +11,57 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..streams import draw_key, uniform
+from ._arguments import whole_number
 from .schedules import LogLinear, Schedule
 
 __all__ = ["AbsorbingProcess", "UniformProcess"]
 
 
-def _check_sizes(vocab_size: int, length: int) -> None:
-    if vocab_size < 1:
-        raise ValueError(f"vocab_size={vocab_size} must be at least 1")
-    if length < 0:
-        raise ValueError(f"length={length} must not be negative")
+def _check_schedule(schedule: Schedule | None) -> Schedule:
+    if schedule is None:
+        return LogLinear()
+    if not isinstance(schedule, Schedule):
+        raise TypeError(f"schedule={schedule!r} must be a Schedule, such as LogLinear()")
+    return schedule
 
 
-def _per_row(t: float | Tensor, tokens: Tensor) -> Tensor:
+def _check_times(schedule: Schedule, **times: float | Tensor) -> None:
+    """Raise ValueError unless all times lie in [0, horizon] (NaN does not)."""
+    for name, time in times.items():
+        values = torch.as_tensor(time, dtype=torch.float64)
+        outside = ~((values >= 0) & (values <= schedule.horizon))
+        if bool(outside.any()):
+            value = float(values[outside].flatten()[0])
+            raise ValueError(f"{name} holds the time {value}, outside [0, {schedule.horizon}], the range of {schedule}")
+
+
+def _check_step(schedule: Schedule, t: float | Tensor, s: float | Tensor) -> None:
+    """Raise ValueError unless 0 <= s <= t <= horizon and something is masked at t."""
+    _check_times(schedule, t=t, s=s)
+    if bool((torch.as_tensor(s) > torch.as_tensor(t)).any() | (schedule.mask_probability(t) == 0).any()):
+        raise ValueError("a reverse step runs from a time t > 0 down to s <= t")
+
+
+def _per_row(t: float | Tensor, tokens: Tensor, schedule: Schedule) -> Tensor:
     """Times as a float64 column (B, 1) beside tokens (B, L)."""
     t = torch.as_tensor(t, dtype=torch.float64, device=tokens.device)
     if t.dim() > 1 or (t.dim() == 1 and t.shape[0] != tokens.shape[0]):
         raise ValueError(f"t has shape {tuple(t.shape)}; give one time, or one per row: ({tokens.shape[0]},)")
-    if bool((t < 0).any() | t.isnan().any()):
-        raise ValueError("t holds a negative or NaN time")
+    _check_times(schedule, t=t)
     return t.reshape(-1, 1)
+
+
+def _check_tokens(tokens: Tensor, name: str, length: int, num_states: int) -> None:
+    """Raise unless `tokens` is an int64 batch (B, length) of ids in 0..num_states - 1."""
+    if not isinstance(tokens, Tensor) or tokens.dtype != torch.int64:
+        kind = getattr(tokens, "dtype", type(tokens).__name__)
+        raise TypeError(f"{name} must be an int64 tensor of token ids, got {kind}; use {name}.long()")
+    if tokens.dim() != 2 or tokens.shape[1] != length:
+        raise ValueError(f"{name} has shape {tuple(tokens.shape)}, expected (B, {length})")
+    if tokens.numel():
+        low, high = int(tokens.min()), int(tokens.max())
+        if low < 0 or high >= num_states:
+            raise ValueError(f"{name} holds id {low if low < 0 else high}, but ids lie in 0..{num_states - 1}")
 
 
 class AbsorbingProcess:
@@ -53,13 +84,13 @@ class AbsorbingProcess:
     def __init__(
         self, vocab_size: int, length: int, schedule: Schedule | None = None, mask_id: int | None = None
     ) -> None:
-        _check_sizes(vocab_size, length)
+        vocab_size, length = whole_number("vocab_size", vocab_size, 1), whole_number("length", length, 0)
         mask_id = vocab_size if mask_id is None else mask_id
         if not 0 <= mask_id <= vocab_size:
             raise ValueError(f"mask_id={mask_id} is no id of the embedding table: it must lie in 0..{vocab_size}")
         self.vocab_size = vocab_size
         self.length = length
-        self.schedule = LogLinear() if schedule is None else schedule
+        self.schedule = _check_schedule(schedule)
         self.mask_id = mask_id
         self.num_states = max(vocab_size, mask_id + 1)
         self.clean_ids = torch.tensor([i for i in range(self.num_states) if i != mask_id])
@@ -77,12 +108,14 @@ class AbsorbingProcess:
 
     def transition(self, t: float) -> Float[Tensor, "S S"]:
         r"""Probabilities $q_{t|0}(b\,|\,a)$ of one token, (S, S) float64."""
+        _check_times(self.schedule, t=t)
         kernel = torch.eye(self.num_states, dtype=torch.float64) * self.schedule.alpha(t)
         kernel[:, self.mask_id] += self.schedule.mask_probability(t)
         return kernel
 
     def reveal_probability(self, t: float | Tensor, s: float | Tensor) -> Tensor:
         r"""Probability that a token masked at time t is revealed by time s < t in reverse: $1 - \mu_s/\mu_t$."""
+        _check_step(self.schedule, t, s)
         masked = self.schedule.mask_probability(t)
         return (masked - self.schedule.mask_probability(s)) / masked
 
@@ -98,6 +131,7 @@ class AbsorbingProcess:
         if not 0.0 <= strength <= 1.0:
             raise ValueError(f"strength={strength} must lie in [0, 1]")
         schedule = self.schedule
+        _check_step(schedule, t, s)
         remask = strength * (schedule.mask_probability(s) / schedule.alpha(t)).clamp(max=1.0)
         reveal = (schedule.alpha(s) - (1.0 - remask) * schedule.alpha(t)) / schedule.mask_probability(t)
         return remask, reveal.clamp(0.0, 1.0)
@@ -122,24 +156,12 @@ class AbsorbingProcess:
             TypeError, ValueError: tokens of another dtype, length or range, or with the mask among them.
         """
         self.check_tokens(tokens, "tokens")
-        level = self.schedule.mask_probability(_per_row(t, tokens))
+        level = self.schedule.mask_probability(_per_row(t, tokens, self.schedule))
         return tokens.masked_fill(_uniform_like(tokens, generator, first) < level, self.mask_id)
 
     def check_tokens(self, tokens: Tensor, name: str, *, masks: bool = False) -> None:
         """Raise unless `tokens` is an int64 batch (B, L) of ids of this process (with masks only if `masks`)."""
-        if not isinstance(tokens, Tensor) or tokens.dtype != torch.int64:
-            kind = getattr(tokens, "dtype", type(tokens).__name__)
-            raise TypeError(f"{name} must be an int64 tensor of token ids, got {kind}; use {name}.long()")
-        if tokens.dim() != 2 or tokens.shape[1] != self.length:
-            raise ValueError(f"{name} has shape {tuple(tokens.shape)}, expected (B, {self.length})")
-        if not tokens.numel():
-            return
-        low, high = int(tokens.min()), int(tokens.max())
-        if low < 0 or high >= self.num_states:
-            raise ValueError(
-                f"{name} holds id {low if low < 0 else high}, but ids lie in 0..{self.num_states - 1} "
-                f"(vocab_size={self.vocab_size}, mask_id={self.mask_id})"
-            )
+        _check_tokens(tokens, name, self.length, self.num_states)
         if not masks and bool((tokens == self.mask_id).any()):
             raise ValueError(f"{name} holds the mask id {self.mask_id}, but clean data must not hold it")
 
@@ -156,10 +178,9 @@ class UniformProcess:
     """
 
     def __init__(self, vocab_size: int, length: int, schedule: Schedule | None = None) -> None:
-        _check_sizes(vocab_size, length)
-        self.vocab_size = vocab_size
-        self.length = length
-        self.schedule = LogLinear() if schedule is None else schedule
+        self.vocab_size = whole_number("vocab_size", vocab_size, 1)
+        self.length = whole_number("length", length, 0)
+        self.schedule = _check_schedule(schedule)
 
     def rate_matrix(self, t: float | None = None) -> Float[Tensor, "S S"]:
         r"""Rates of one token, (K, K) float64; per unit of $\sigma$, or at time `t`, times $\beta(t)$."""
@@ -168,6 +189,7 @@ class UniformProcess:
 
     def transition(self, t: float) -> Float[Tensor, "S S"]:
         r"""Probabilities $q_{t|0}(b\,|\,a) = \alpha_t 1\{a=b\} + \mu_t/K$ of one token, (K, K) float64."""
+        _check_times(self.schedule, t=t)
         kernel = torch.eye(self.vocab_size, dtype=torch.float64) * self.schedule.alpha(t)
         return kernel + self.schedule.mask_probability(t) / self.vocab_size
 
@@ -180,7 +202,8 @@ class UniformProcess:
         first: int = 0,
     ) -> Int[Tensor, "B L"]:
         r"""Sample $x_t$: each token (B, L) is redrawn uniformly with probability $\mu_t$ (t: one time, or (B,))."""
-        level = self.schedule.mask_probability(_per_row(t, tokens))
+        _check_tokens(tokens, "tokens", self.length, self.vocab_size)
+        level = self.schedule.mask_probability(_per_row(t, tokens, self.schedule))
         draw = _uniform_like(tokens, generator, first)
         fresh = (draw / level * self.vocab_size).long().clamp(0, self.vocab_size - 1)
         return torch.where(draw < level, fresh, tokens)

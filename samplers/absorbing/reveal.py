@@ -52,6 +52,8 @@ def run_stages(
     chain = Chain(process, denoiser, tokens, key, first, choose, progress)
     with torch.no_grad(), chain.bar:
         for stage in stages:
+            if chain.is_done():
+                break
             chain.apply(stage)
     return chain
 
@@ -97,6 +99,10 @@ class Chain:
             self._reveal_events(stage)
         else:
             self._token_law(stage)
+
+    def is_done(self) -> bool:
+        """Whether no token is masked any more."""
+        return not bool((self.revealed < self.free).any())
 
     def _sort(self, clocks: Tensor) -> None:
         """Start anew from clocks (B, L) of the masked tokens; nothing has elapsed since."""
@@ -170,7 +176,7 @@ class Chain:
         time = time.expand(len(self.rows))[active]
         self.calls += 1
         self.evaluations[active] += 1
-        return clean_log_probs(self.process, self.denoiser, self.tokens[active], time, positions)
+        return clean_log_probs(self.process, self.denoiser, self.tokens[active], time, positions, self.rows[active])
 
     def _draw(self, log_probs: Tensor, row: Tensor, column: Tensor) -> Tensor:
         return draw_categories(log_probs.exp(), self.levels[row, column])

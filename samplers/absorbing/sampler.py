@@ -10,7 +10,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ..streams import draw_key
-from .denoisers.base import Denoiser
+from ._arguments import whole_number
+from .denoisers.base import Denoiser, check_denoiser
 from .process import AbsorbingProcess
 from .reveal import run_stages
 from .stages import RevealFraction, Stage
@@ -51,6 +52,8 @@ class Sampler(ABC):
     """
 
     def __init__(self, process: AbsorbingProcess) -> None:
+        if not isinstance(process, AbsorbingProcess):
+            raise TypeError(f"process is a {type(process).__name__}, but this sampler reverses an AbsorbingProcess")
         self.process = process
 
     @abstractmethod
@@ -85,7 +88,7 @@ class Sampler(ABC):
         key = draw_key(generator)
         chain = run_stages(self.process, stages, denoiser, tokens, key, first=first, progress=progress)
         impossible = getattr(denoiser, "impossible", None)
-        flags = torch.zeros(num_samples, dtype=torch.bool, device=tokens.device)
+        flags = torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
         return Samples(
             tokens=chain.tokens,
             network_calls=chain.calls,
@@ -115,8 +118,10 @@ class Sampler(ABC):
             first: as in `sample`.
 
         Raises:
-            ValueError: a sampler that starts from the surrogate law, or whose reveals depend on the predictions.
+            ValueError: a sampler that starts from the surrogate law, leaves masks, or whose reveals depend on the
+                predictions.
         """
+        check_denoiser(self.process, denoiser)
         self.process.check_tokens(tokens, "tokens")
         stages = self.stages()
         if any(isinstance(stage, RevealFraction) and stage.uniform for stage in stages):
@@ -130,16 +135,19 @@ class Sampler(ABC):
 
         masked = torch.full_like(tokens, self.process.mask_id)
         run_stages(self.process, stages, denoiser, masked, draw_key(generator), first=first, choose=force)
+        if bool((masked == self.process.mask_id).any()):
+            raise ValueError("the sampler leaves tokens masked, so that they have no likelihood: use fill=True")
         return loss
 
     def _start(self, denoiser: Denoiser, num_samples: int, prompt: Tensor | None) -> Tensor:
         """The checked initial tokens (B, L), a copy."""
-        if isinstance(num_samples, bool) or not isinstance(num_samples, int) or num_samples < 0:
-            raise ValueError(f"num_samples={num_samples!r} must be a whole number >= 0")
-        shape = (num_samples, self.process.length)
+        check_denoiser(self.process, denoiser)
+        shape = (whole_number("num_samples", num_samples, 0), self.process.length)
         if prompt is None:
             device = getattr(denoiser, "device", torch.device("cpu"))
             return torch.full(shape, self.process.mask_id, device=device)
+        if not isinstance(prompt, Tensor):
+            raise TypeError(f"prompt is a {type(prompt).__name__}; give a tensor of token ids, torch.tensor(prompt)")
         if prompt.shape not in {shape, shape[1:]}:
             raise ValueError(f"prompt has shape {tuple(prompt.shape)}, expected {shape[1:]} or {shape}")
         tokens = prompt.expand(shape).clone()

@@ -56,6 +56,10 @@ class Schedule(ABC):
     def time_at(self, mask_probability: float | Tensor) -> Tensor:
         """The time at which the mask probability takes the given value (inverse of `mask_probability`)."""
 
+    def time_at_sigma(self, sigma: float | Tensor) -> Tensor:
+        """The time at which the total noise takes the given value (inverse of `sigma`)."""
+        return self.time_at(-torch.expm1(-_double(sigma)))
+
 
 @dataclass(frozen=True)
 class _MaskSchedule(Schedule):
@@ -124,7 +128,7 @@ class Cosine(_MaskSchedule):
         return (math.pi / 2) / torch.tan(_double(t) * (math.pi / 4))
 
     def _fraction(self, t: Tensor) -> Tensor:
-        return 2.0 * torch.sin(t * (math.pi / 4)) ** 2
+        return torch.where(t == 1.0, 1.0, 2.0 * torch.sin(t * (math.pi / 4)) ** 2)
 
     def _slope(self, t: Tensor) -> Tensor:
         return (math.pi / 2) * torch.sin(t * (math.pi / 2))
@@ -162,7 +166,10 @@ class _SigmaSchedule(Schedule):
         return self.rate(t) / torch.expm1(self.sigma(t))
 
     def time_at(self, mask_probability: float | Tensor) -> Tensor:
-        return self._time_at_sigma(-torch.log1p(-_double(mask_probability))).clamp(0.0, self.horizon)
+        return self.time_at_sigma(-torch.log1p(-_double(mask_probability)))
+
+    def time_at_sigma(self, sigma: float | Tensor) -> Tensor:
+        return self._time_at_sigma(_double(sigma)).clamp(0.0, self.horizon)
 
     @abstractmethod
     def _time_at_sigma(self, sigma: Tensor) -> Tensor:

@@ -83,7 +83,7 @@ def _grid_point(name: str, law: Tensor, sampler: str, steps: int) -> Data:
     return {
         **_errors(name, law, sampler, run),
         "steps": steps,
-        "network_calls": bounds.lazy_nfe(fractions, law.dim()),
+        "network_calls": bounds.lazy_nfe(fractions.diff(), law.dim()),
         "path_kl": bounds.path_kl(fractions, made),
         "bound": bounds.path_kl_crude(fractions, made),
     }

@@ -8,7 +8,7 @@ scalars take floats or tensors and return floats or float64 tensors.
 
 from __future__ import annotations
 
-from .closed_forms import parity_kl, parity_path_kl, permutation_kl, repeat_kl
+from .closed_forms import parity_kl, parity_path_kl, perm_kl, repeat_kl
 from .expansion import FirstOrder, first_order_deviation, first_order_limits
 from .initialisation import early_stop_kl, early_stop_tv, init_kl_bound, init_kl_exact, init_kl_marginal
 from .leaping import PathError, tau_mask_probability, tau_path_kl, tau_product_kl
@@ -73,7 +73,7 @@ __all__ = [
     "path_kl_crude",
     "path_kl_crudest",
     "path_nelbo",
-    "permutation_kl",
+    "perm_kl",
     "repeat_kl",
     "score_bound",
     "score_bound_crude",

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ._arguments import counts
 
-__all__ = ["parity_kl", "parity_path_kl", "permutation_kl", "repeat_kl"]
+__all__ = ["parity_kl", "parity_path_kl", "perm_kl", "repeat_kl"]
 
 
 def parity_kl(length: int, steps: int, vocab_size: int) -> float:
@@ -67,7 +67,7 @@ def repeat_kl(length: int, steps: int, vocab_size: int) -> float:
     return -math.log(size * float(moment.sum()))
 
 
-def permutation_kl(sizes: Sequence[int]) -> float:
+def perm_kl(sizes: Sequence[int]) -> float:
     r"""The value of KL and path error for a uniform permutation, $s_k$ random tokens in stage k (B8).
 
     $\sum_k s_k\log r_k - \log d!$ with $r_k$ tokens masked before stage k.

@@ -10,7 +10,7 @@ from torch import Tensor
 from ..grids import KappaGrid
 from ..information import Profile
 from ..schedules import Constant
-from ._arguments import Number, Vector, counts, fractions_of_grid, plain, positive, real
+from ._arguments import Number, Vector, counts, plain, positive, real
 from .closed_forms import parity_kl
 from .expansion import first_order_limits
 from .paths import uniform_grid_constant
@@ -61,21 +61,25 @@ def kappa_steps_estimate(horizon: int | float, early_stop: int | float, c: float
     return (horizon - 1.0) / c + math.log(early_stop) / math.log1p(-c)
 
 
-def lazy_nfe(fractions: Vector, length: int, batch_size: int = 1) -> float:
+def lazy_nfe(increments: Vector, length: int, batch_size: int = 1) -> float:
     r"""Mean number of stages that reveal something, so need a network call: $\sum_k 1-(1-\Delta p_k)^{dB}$.
 
     Args:
-        fractions: reveal fractions $p_0 < \dots < p_N$, shape (N + 1,).
+        increments: $\Delta p_k$, the probability that a token is revealed in stage k, shape (N,): the differences of
+            a sampler's reveal fractions.
         length: number of tokens d.
         batch_size: B rows that share a call; 1 for a cache per row.
 
     Raises:
-        ValueError: fractions that leave [0, 1] or decrease, or a size below 1.
+        ValueError: increments outside [0, 1] or of a sum above 1, or a size below 1.
 
     Source: cached ancestral sampling, Sahoo et al. 2024, arXiv 2406.07524; Ou et al. 2024, arXiv 2406.03736.
     """
     tokens = counts("length", length) * counts("batch_size", batch_size)
-    return float(-torch.expm1(tokens * torch.log1p(-fractions_of_grid(fractions).diff())).sum())
+    shares = real("increments", torch.as_tensor(increments, dtype=torch.float64), 0.0, 1.0)
+    if float(shares.sum()) > 1.0 + 1e-9:
+        raise ValueError(f"increments sum to {float(shares.sum()):g}, above 1: give differences of reveal fractions")
+    return float(-torch.expm1(tokens * torch.log1p(-shares)).sum())
 
 
 def seed_rate(

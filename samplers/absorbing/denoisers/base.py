@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ..process import AbsorbingProcess
 
-__all__ = ["Denoiser", "ExactDenoiser", "clean_log_probs"]
+__all__ = ["Denoiser", "ExactDenoiser", "check_denoiser", "check_law", "clean_log_probs"]
 
 
 @runtime_checkable
@@ -31,10 +31,34 @@ class Denoiser(Protocol):
     def __call__(self, tokens: Tensor, t: Tensor | None = None, positions: Tensor | None = None) -> Tensor: ...
 
 
+def check_denoiser(process: AbsorbingProcess, denoiser: Denoiser) -> None:
+    """Raise ValueError if an exact denoiser is of another vocabulary, length or mask than the process."""
+    if isinstance(denoiser, ExactDenoiser):
+        own, wanted = denoiser.process, process
+        if (own.vocab_size, own.length, own.mask_id) != (wanted.vocab_size, wanted.length, wanted.mask_id):
+            raise ValueError(
+                f"the denoiser has vocab_size={own.vocab_size}, length={own.length}, mask_id={own.mask_id}, but the "
+                f"process has {wanted.vocab_size}, {wanted.length}, {wanted.mask_id}: they must agree"
+            )
+
+
 def clean_log_probs(
-    process: AbsorbingProcess, denoiser: Denoiser, tokens: Tensor, t: Tensor | None, positions: Tensor
+    process: AbsorbingProcess,
+    denoiser: Denoiser,
+    tokens: Tensor,
+    t: Tensor | None,
+    positions: Tensor,
+    rows: Tensor | None = None,
 ) -> Tensor:
-    """Ask a denoiser for the given positions and return (N, K) log-probabilities, -inf at a mask inside 0..K-1.
+    """Ask a denoiser for the given positions and return (N, K) normalised log-probabilities, -inf at a mask in 0..K-1.
+
+    Args:
+        process: says which ids are clean.
+        denoiser: what to ask.
+        tokens: contexts (B, L).
+        t: times (B,) or None.
+        positions: (N, 2) of (row, column).
+        rows: numbers of the contexts in messages, (B,); 0..B-1 by default.
 
     Raises:
         ValueError: another vocabulary, NaN, or no mass at all, naming the row and column.
@@ -49,11 +73,12 @@ def clean_log_probs(
     if log_probs.dtype in (torch.float16, torch.bfloat16):
         log_probs = log_probs.float()
     if log_probs.shape[1] > process.mask_id:  # the mask has a column: it is never predicted
-        mask = torch.tensor(process.mask_id, device=log_probs.device)
-        log_probs = log_probs.index_fill(1, mask, -torch.inf).log_softmax(1)[:, :width]
-    largest = log_probs.amax(dim=1)
-    if not bool(torch.isfinite(largest).all()):
-        row, column = positions[int((~torch.isfinite(largest)).nonzero()[0, 0])].tolist()
+        log_probs = log_probs.index_fill(1, torch.tensor(process.mask_id, device=log_probs.device), -torch.inf)
+    log_probs = log_probs.log_softmax(1)[:, :width]
+    bad = log_probs.amax(dim=1).isnan()
+    if bool(bad.any()):
+        row, column = positions[int(bad.nonzero()[0, 0])].tolist()
+        row = row if rows is None else int(rows[row])
         raise ValueError(
             f"the denoiser returned NaN, infinite or no probability at row {row}, column {column}; check its logits"
         )
@@ -139,9 +164,17 @@ class ExactDenoiser(nn.Module):
 
 
 def check_law(probabilities: Tensor, name: str) -> Tensor:
-    """Return float64 probabilities over the last axis; raise ValueError unless they are nonnegative and sum to 1."""
-    probabilities = torch.as_tensor(probabilities, dtype=torch.float64)
-    total = probabilities.sum(-1)
-    if not bool((probabilities >= 0).all()) or not torch.allclose(total, torch.ones_like(total), atol=1e-8):
-        raise ValueError(f"{name} must be nonnegative and sum to 1 over its last axis")
-    return probabilities / total[..., None]
+    """Return float64 probabilities over the last axis, normalised.
+
+    Raises:
+        ValueError: a negative or NaN entry, or a sum away from 1 by more than rounding (1e-9; 1e-5 in float32).
+    """
+    given = torch.as_tensor(probabilities).detach()
+    law, tolerance = given.double(), 1e-9 if given.dtype == torch.float64 else 1e-5
+    total = law.sum(-1)
+    if not bool((law >= 0).all()):
+        raise ValueError(f"{name} holds the entry {float(law[~(law >= 0)][0]):g}; probabilities must not be negative")
+    off = (total - 1.0).abs() > tolerance
+    if bool(off.any()):
+        raise ValueError(f"{name} sums to {float(total[off].flatten()[0]):.9g}, not to 1; divide it by its sum")
+    return law / total[..., None]

@@ -18,8 +18,7 @@ class ParityDenoiser(ExactDenoiser):
 
     Args:
         length: L, at least 1.
-        K: vocabulary size.
-        mask_id: only K (the default) is possible: all ids 0..K-1 carry values.
+        K: vocabulary size; all ids 0..K-1 carry values, so the mask is K.
     """
 
     def __init__(self, length: int, K: int) -> None:

@@ -9,6 +9,8 @@ Sources: Lou et al. 2024, arXiv 2310.16834 (score); Ou et al. 2024, arXiv 2406.0
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from jaxtyping import Float
@@ -28,7 +30,8 @@ def score_from_x0(log_probs: Float[Tensor, "*places K"], sigma: float | Tensor) 
         sigma: total noise, a number or a tensor that broadcasts with (...), the axes before the last.
     """
     sigma = torch.as_tensor(sigma, dtype=log_probs.dtype, device=log_probs.device)
-    return log_probs.exp() / torch.expm1(sigma)[..., None]
+    law = log_probs.exp()
+    return torch.where(law == 0, 0.0, law / torch.expm1(sigma)[..., None])
 
 
 def x0_from_score(score: Float[Tensor, "*places K"], sigma: float | Tensor) -> Float[Tensor, "*out K"]:
@@ -51,6 +54,8 @@ def nucleus(log_probs: Float[Tensor, "*places K"], mass: float) -> Float[Tensor,
     """
     if not 0.0 < mass <= 1.0:
         raise ValueError(f"mass={mass} must lie in (0, 1]")
+    if mass == 1.0:
+        return log_probs.log_softmax(-1)
     ordered, order = log_probs.sort(dim=-1, descending=True, stable=True)
     law = ordered.double().softmax(-1)
     kept = law.cumsum(-1) - law < mass * (1 - 1e-12)
@@ -64,24 +69,50 @@ class NucleusDenoiser:
     Args:
         denoiser: any denoiser.
         mass: see `nucleus`.
+        mask_id: id of the mask, if the denoiser's predictions have a column for it; it is left out of the nucleus.
     """
 
-    def __init__(self, denoiser: Denoiser, mass: float) -> None:
-        self.denoiser = denoiser
-        self.mass = mass
+    def __init__(self, denoiser: Denoiser, mass: float, mask_id: int | None = None) -> None:
+        self.denoiser, self.mass, self.mask_id = denoiser, mass, mask_id
         self.takes_time = getattr(denoiser, "takes_time", True)
         self.device = getattr(denoiser, "device", torch.device("cpu"))
         nucleus(torch.zeros(1), mass)  # refuse a bad mass now
 
     def __call__(self, tokens: Tensor, t: Tensor | None = None, positions: Tensor | None = None) -> Tensor:
         """Filtered log-probabilities, shaped like the inner denoiser's."""
-        return nucleus(self.denoiser(tokens, t, positions), self.mass)
+        log_probs = self.denoiser(tokens, t, positions)
+        if self.mask_id is not None:
+            mask = torch.tensor(self.mask_id, device=log_probs.device)
+            log_probs = log_probs.index_fill(-1, mask, -torch.inf)
+        return nucleus(log_probs, self.mass)
+
+    def impossible(self, tokens: Tensor) -> Tensor:
+        """Whether each context (B, L) is impossible under the inner denoiser's law, if that is exact; (B,) bool."""
+        inner = getattr(self.denoiser, "impossible", None)
+        return torch.zeros_like(tokens[:, 0], dtype=torch.bool) if inner is None else inner(tokens)
+
+
+@contextmanager
+def _evaluating(module: nn.Module) -> Iterator[None]:
+    """Every part of the module in eval mode; afterwards each as it was."""
+    training = [part for part in module.modules() if part.training]
+    for part in training:
+        part.training = False
+    try:
+        yield
+    finally:
+        for part in training:
+            part.training = True
 
 
 class _NetworkDenoiser:
     """Runs a module without gradients, in eval mode, and leaves its mode as it was."""
 
     def __init__(self, module: nn.Module) -> None:
+        if not isinstance(module, nn.Module):
+            raise TypeError(
+                f"module is a {type(module).__name__}, not a torch.nn.Module; a plain function is a denoiser"
+            )
         self.module = module
         self._chooses = "positions" in inspect.signature(module.forward).parameters
 
@@ -91,21 +122,16 @@ class _NetworkDenoiser:
         parameter = next(self.module.parameters(), None)
         return torch.device("cpu") if parameter is None else parameter.device
 
-    def _run(self, inputs: tuple[Tensor, ...], positions: Tensor | None) -> Tensor:
-        """Output of the module in at least float32, at `positions` if given."""
-        training = self.module.training
-        try:
-            if training:
-                self.module.eval()
-            with torch.no_grad():
-                if self._chooses:
-                    output = self.module(*inputs, positions=positions)
-                else:
-                    output = self.module(*inputs)
-                    output = output if positions is None else output[positions[:, 0], positions[:, 1]]
-        finally:
-            if training:
-                self.module.train()
+    def _run(self, tokens: Tensor, noise: Tensor | None, positions: Tensor | None) -> Tensor:
+        """Output of the module in at least float32, at `positions` if given; the noise takes the module's dtype."""
+        kind = next((p.dtype for p in self.module.parameters() if p.is_floating_point()), torch.get_default_dtype())
+        inputs = (tokens,) if noise is None else (tokens, noise.to(kind))
+        with _evaluating(self.module), torch.no_grad():
+            if self._chooses:
+                output = self.module(*inputs, positions=positions)
+            else:
+                output = self.module(*inputs)
+                output = output if positions is None else output[positions[:, 0], positions[:, 1]]
         return output.float() if output.dtype in (torch.float16, torch.bfloat16) else output
 
 
@@ -126,7 +152,7 @@ class LogitsDenoiser(_NetworkDenoiser):
 
     def __call__(self, tokens: Tensor, t: Tensor | None = None, positions: Tensor | None = None) -> Tensor:
         """Log-probabilities (B, L, K), or (N, K) at `positions`, in at least float32."""
-        return self._run((tokens, t) if self.takes_time and t is not None else (tokens,), positions).log_softmax(-1)
+        return self._run(tokens, t if self.takes_time else None, positions).log_softmax(-1)
 
 
 class ScoreDenoiser(_NetworkDenoiser):
@@ -150,4 +176,4 @@ class ScoreDenoiser(_NetworkDenoiser):
         if t is None:
             raise ValueError("t is None, but a score network needs the time of every row")
         noise = t if self.schedule is None else self.schedule.sigma(t)
-        return self._run((tokens, noise), positions).log_softmax(-1)
+        return self._run(tokens, noise, positions).log_softmax(-1)

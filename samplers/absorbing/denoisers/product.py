@@ -20,7 +20,7 @@ class ProductDenoiser(ExactDenoiser):
     """
 
     def __init__(self, marginals: Tensor, mask_id: int | None = None) -> None:
-        marginals = torch.as_tensor(marginals, dtype=torch.float64)
+        marginals = torch.as_tensor(marginals)
         if marginals.dim() != 2:
             raise ValueError(f"marginals have shape {tuple(marginals.shape)}, expected (L, K)")
         super().__init__(marginals.shape[1], marginals.shape[0], mask_id)

@@ -25,7 +25,7 @@ class TabularDenoiser(ExactDenoiser):
     """
 
     def __init__(self, pmf: Tensor, mask_id: int | None = None) -> None:
-        pmf = torch.as_tensor(pmf, dtype=torch.float64)
+        pmf = torch.as_tensor(pmf)
         sizes = set(pmf.shape)
         if len(sizes) != 1:
             raise ValueError(f"pmf has shape {tuple(pmf.shape)}; it needs one axis of the same size K per token")

@@ -25,6 +25,7 @@ from samplers.absorbing import (
     ScoreDenoiser,
     TabularDenoiser,
     Tweedie,
+    exact_law,
     information,
     nucleus,
     score_from_x0,
@@ -129,8 +130,8 @@ def test_a_mask_inside_the_vocabulary(targets: dict[str, Tensor]) -> None:
     ("build", "message"),
     [
         (lambda: TabularDenoiser(torch.ones(2, 3) / 6), "one axis of the same size"),
-        (lambda: TabularDenoiser(torch.ones(2, 2)), "sum to 1"),
-        (lambda: TabularDenoiser(torch.tensor([1.5, -0.5])), "nonnegative"),
+        (lambda: TabularDenoiser(torch.ones(2, 2)), "pmf sums to 4, not to 1"),
+        (lambda: TabularDenoiser(torch.tensor([1.5, -0.5])), "the entry -0.5"),
         (lambda: TabularDenoiser(torch.ones([2] * 20) / 2**20), "over 2\\^26"),
         (lambda: ProductDenoiser(torch.ones(3) / 3), "expected \\(L, K\\)"),
         (lambda: MarkovChainDenoiser(torch.ones(2) / 2, torch.ones(3, 3) / 3, 4), "transition of shape"),
@@ -233,6 +234,78 @@ def test_the_nucleus_keeps_the_token_that_crosses() -> None:
 def test_bad_predictions_are_named(logits: Tensor, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         FirstHitting(AbsorbingProcess(5, 3)).sample(LogitsDenoiser(Logits(logits)), 2)
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_every_part_of_a_network_keeps_its_mode(frozen: bool) -> None:
+    class Parts(Logits):
+        def __init__(self) -> None:
+            super().__init__(torch.zeros(4))
+            self.inner = nn.Dropout(0.5)
+
+        def forward(self, tokens: Tensor) -> Tensor:
+            assert not self.inner.training
+            return super().forward(tokens)
+
+    module = Parts().train(frozen)
+    module.inner.train(not frozen)
+    Tweedie(AbsorbingProcess(4, 3), steps=2).sample(LogitsDenoiser(module), 2)
+    assert module.training is frozen and module.inner.training is not frozen
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_networks_get_the_time_in_their_own_dtype(dtype: torch.dtype) -> None:
+    class Timed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(1, 3, dtype=dtype)
+
+        def forward(self, tokens: Tensor, t: Tensor) -> Tensor:
+            assert t.dtype == dtype
+            return self.layer(t[:, None])[:, None].expand(*tokens.shape, 3)
+
+    process = AbsorbingProcess(3, 4, Constant(2.0))
+    for denoiser in (LogitsDenoiser(Timed(), takes_time=True), ScoreDenoiser(Timed(), process.schedule)):
+        assert (Tweedie(process, steps=2).sample(denoiser, 5).tokens < 3).all()
+
+
+def test_the_nucleus_leaves_the_mask_out_and_flags_pass_through() -> None:
+    logits = torch.tensor([0.2, 0.175, 0.125, 0.5]).log()
+    filtered = NucleusDenoiser(LogitsDenoiser(Logits(logits)), 0.6, mask_id=3)
+    law = exact_law(Tweedie(AbsorbingProcess(3, 1), steps=1), filtered)
+    torch.testing.assert_close(law, torch.tensor([8 / 15, 7 / 15, 0.0]).double())
+    wrong = torch.tensor([[1, 0, 0]])
+    assert NucleusDenoiser(ParityDenoiser(3, 2), 0.9).impossible(wrong).tolist() == [True]
+    tiny = torch.tensor([1 - 1e-13, 1e-13], dtype=torch.float64).log()
+    torch.testing.assert_close(nucleus(tiny, 1.0), tiny)
+
+
+def test_a_denoiser_of_another_process_is_refused() -> None:
+    denoiser = ProductDenoiser(torch.tensor([[0.0, 0.5, 0.5]] * 2), mask_id=0)
+    for process in (AbsorbingProcess(3, 2), AbsorbingProcess(3, 3, mask_id=0), AbsorbingProcess(4, 2, mask_id=0)):
+        sampler = Tweedie(process, steps=2)
+        data = torch.full((1, process.length), int(process.clean_ids[0]))
+        for use in (
+            lambda s=sampler: s.sample(denoiser, 2),
+            lambda s=sampler, x=data: s.teacher_forced(denoiser, x),
+            lambda s=sampler: exact_law(s, denoiser),
+        ):
+            with pytest.raises(ValueError, match="they must agree"):
+                use()
+
+
+def test_unnormalised_predictions_are_normalised_everywhere() -> None:
+    def raw(tokens: Tensor, t: Tensor | None = None, positions: Tensor | None = None) -> Tensor:
+        assert positions is not None
+        return torch.tensor([1000.0, 1001.0]).expand(len(positions), 2)
+
+    process = AbsorbingProcess(2, 1)
+    expected = torch.tensor([0.0, 1.0], dtype=torch.float64).softmax(0)
+    torch.testing.assert_close(exact_law(FirstHitting(process), raw), expected)
+    tokens = FirstHitting(process).sample(raw, 20_000, generator=torch.Generator().manual_seed(0)).tokens
+    assert float(tokens.double().mean()) == pytest.approx(float(expected[1]), abs=0.014)
+    forced = FirstHitting(process).teacher_forced(raw, torch.tensor([[1]]))
+    assert float(forced) == pytest.approx(-float(expected[1].log()))
 
 
 @pytest.mark.gpu

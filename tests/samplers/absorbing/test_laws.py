@@ -25,6 +25,7 @@ from samplers.absorbing import (
     NextReaction,
     ParityDenoiser,
     PermutationDenoiser,
+    ProductDenoiser,
     RevealFraction,
     Sampler,
     Schedule,
@@ -399,6 +400,17 @@ def test_laws_too_large_or_of_random_times_are_refused() -> None:
     process = AbsorbingProcess(2, 3)
     with pytest.raises(ValueError, match="depends on time"):
         exact_law(FirstHitting(process), Timed())
+
+    def unlabelled(tokens: Tensor, t: Tensor | None = None, positions: Tensor | None = None) -> Tensor:
+        assert positions is not None
+        weight = torch.zeros(1) if t is None else t[positions[:, 0]].float()
+        return torch.stack([weight, -weight], -1).expand(len(positions), 2).log_softmax(-1)
+
+    with pytest.raises(ValueError, match="depends on time"):
+        exact_law(FirstHitting(process), unlabelled)
+    plain = exact_law(FirstHitting(process), lambda x, t=None, p=None: ParityDenoiser(3, 2)(x, None, p))
+    torch.testing.assert_close(plain, exact_law(FirstHitting(process), ParityDenoiser(3, 2)))
+    assert float(exact_law(FirstHitting(AbsorbingProcess(2, 0)), ProductDenoiser(torch.ones(0, 2)))) == 1.0
     timed, timeless = (exact_law(Tweedie(process, steps=3), d) for d in (Timed(), ParityDenoiser(3, 2)))
     assert torch.equal(timed, timeless)
 

@@ -239,7 +239,7 @@ def test_bad_tokens_are_refused(tokens: Tensor, error: type[Exception], message:
         AbsorbingProcess(3, 3).corrupt(tokens, 0.5)
 
 
-@pytest.mark.parametrize("t", [-0.1, math.nan, torch.tensor([0.1, 0.2, 0.3])])
+@pytest.mark.parametrize("t", [-0.1, 1.5, math.nan, torch.tensor([0.1, 0.2, 0.3])])
 @pytest.mark.usefixtures("as_user")
 def test_bad_times_are_refused(t: float | Tensor) -> None:
     with pytest.raises(ValueError, match="t h"):
@@ -259,6 +259,36 @@ def test_bad_times_are_refused(t: float | Tensor) -> None:
 def test_bad_schedules_are_refused(build: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda p: p.transition(1.5),
+        lambda p: p.reveal_probability(0.2, 0.8),
+        lambda p: p.reveal_probability(0.0, 0.0),
+        lambda p: p.remasking(0.0, 0.0, 0.5),
+        lambda p: UniformProcess(3, 3).transition(-0.1),
+    ],
+)
+def test_times_outside_the_schedule_are_refused(use: object) -> None:
+    with pytest.raises(ValueError, match=r"time"):
+        use(AbsorbingProcess(3, 3))  # type: ignore[operator]
+
+
+@pytest.mark.usefixtures("as_user")
+def test_uniform_corruption_checks_its_tokens() -> None:
+    process = UniformProcess(3, 4)
+    for tokens, error in ((torch.tensor([[0, 7, 1, 1]]), ValueError), (torch.zeros(1, 9).long(), ValueError)):
+        with pytest.raises(error, match="tokens h"):
+            process.corrupt(tokens, 0.5)
+    with pytest.raises(TypeError, match="schedule='cosine'"):
+        AbsorbingProcess(2, 3, "cosine")  # type: ignore[arg-type]
+
+
+def test_scores_at_no_noise_are_no_nan() -> None:
+    score = score_from_x0(torch.tensor([1.0, 0.0]).log(), 0.0)
+    assert score.tolist() == [math.inf, 0.0]
 
 
 def test_uniform_corruption_has_its_marginals() -> None:

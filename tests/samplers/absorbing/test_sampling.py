@@ -6,6 +6,7 @@ import math
 import time
 from typing import Any
 
+import numpy as np
 import pytest
 import scipy.stats
 import torch
@@ -14,11 +15,14 @@ from torch import Tensor
 from samplers.absorbing import (
     AbsorbingProcess,
     Constant,
+    Cosine,
     CosineGrid,
     Denoiser,
     EqualError,
     Euler,
     FirstHitting,
+    Geometric,
+    Grid,
     KappaGrid,
     LogLinear,
     MarkovChainDenoiser,
@@ -29,11 +33,13 @@ from samplers.absorbing import (
     ProductDenoiser,
     RevealFraction,
     Sampler,
+    Schedule,
     TabularDenoiser,
     TauLeaping,
     Tweedie,
     UniformGrid,
     Uniformization,
+    UniformProcess,
     information,
     run_stages,
 )
@@ -446,6 +452,43 @@ def test_reveal_fractions_of_grids(targets: dict[str, Tensor]) -> None:
         TauLeaping(process, steps=2, multi_event="same-token").reveal_fractions()
 
 
+@pytest.mark.parametrize("horizon", [5.0, 30.0, 40.0])
+def test_the_kappa_grid_keeps_its_steps_at_any_horizon(horizon: float) -> None:
+    times = KappaGrid(0.5, 0.01).times(Constant(horizon))
+    expected = horizon - 0.5 * torch.arange(8, dtype=torch.float64)
+    torch.testing.assert_close(times[:8], expected, rtol=0, atol=1e-12)
+    assert (times.diff() < 0).all() and float(times[-1]) == pytest.approx(0.01)
+    assert len(KappaGrid(0.1, 2.0).times(Constant(5.0))) - 1 == 30
+    with pytest.raises(ValueError, match="finite sigma"):
+        KappaGrid(0.5, 0.1).times(Cosine())
+
+
+@pytest.mark.usefixtures("as_user")
+def test_whole_numbers_of_other_libraries_are_taken() -> None:
+    process, denoiser = AbsorbingProcess(np.int64(2), np.int64(4)), ProductDenoiser(HALF.expand(4, 2))
+    samples = Tweedie(process, steps=np.int64(3)).sample(denoiser, np.int64(5))
+    assert samples.tokens.shape == (5, 4)
+
+
+def test_nothing_is_done_when_nothing_is_free() -> None:
+    process, denoiser = AbsorbingProcess(2, 4), ProductDenoiser(HALF.expand(4, 2))
+    sampler = Tweedie(process, steps=20_000)
+    start = time.process_time()
+    samples = sampler.sample(denoiser, 3, prompt=torch.zeros(4, dtype=torch.long))
+    assert samples.network_calls == 0 and time.process_time() - start < 2.0
+
+
+def test_bad_logits_are_named_by_their_row() -> None:
+    def broken(tokens: Tensor, t: Tensor | None = None, positions: Tensor | None = None) -> Tensor:
+        assert positions is not None
+        return torch.full((len(positions), 2), math.nan)
+
+    prompt = torch.zeros(5, 4, dtype=torch.long)
+    prompt[3, 2] = 2
+    with pytest.raises(ValueError, match="row 3, column 2"):
+        Tweedie(AbsorbingProcess(2, 4), steps=2).sample(broken, 5, prompt=prompt)
+
+
 def test_clipped_euler_steps_are_counted() -> None:
     process = AbsorbingProcess(2, 4, Constant(4.0))
     denoiser = ProductDenoiser(HALF.expand(4, 2))
@@ -456,6 +499,13 @@ def test_clipped_euler_steps_are_counted() -> None:
 
 
 PROCESS = AbsorbingProcess(2, 4, Constant(4.0))
+
+
+class Backwards(Grid):
+    """A grid in the wrong direction."""
+
+    def times(self, schedule: Schedule) -> Tensor:
+        return torch.linspace(0.0, schedule.horizon, 5).double()
 
 
 @pytest.mark.parametrize(
@@ -478,7 +528,15 @@ PROCESS = AbsorbingProcess(2, 4, Constant(4.0))
         (lambda: KappaGrid(0.0, 0.1), ValueError, "c=0.0"),
         (lambda: KappaGrid(0.5, 0.0), ValueError, "early_stop=0.0"),
         (lambda: Tweedie(AbsorbingProcess(2, 4), grid=KappaGrid(0.5, 0.1)), ValueError, "finite sigma"),
-        (lambda: Tweedie(PROCESS, grid=KappaGrid(0.5, 5.0)), ValueError, "not below sigma"),
+        (lambda: Tweedie(PROCESS, grid=KappaGrid(0.5, 5.0)), ValueError, "not between sigma"),
+        (lambda: Tweedie(UniformProcess(2, 4), steps=2), TypeError, "UniformProcess"),
+        (lambda: Tweedie(PROCESS, grid=torch.ones(3)), TypeError, "grid is a Tensor"),
+        (lambda: Tweedie(PROCESS, grid=Backwards()), ValueError, "must decrease from the horizon"),
+        (
+            lambda: Tweedie(AbsorbingProcess(2, 4, Geometric()), grid=KappaGrid(0.5, 1e-6)),
+            ValueError,
+            "sigma\\(0\\)=0.0001",
+        ),
     ],
 )
 @pytest.mark.usefixtures("as_user")
@@ -494,6 +552,9 @@ def test_senseless_samplers_are_refused(build: Any, error: type[Exception], mess
         (dict(num_samples=2, prompt=torch.tensor([0, 1])), ValueError, "prompt has shape \\(2,\\)"),
         (dict(num_samples=2, prompt=torch.zeros(3, 4).long()), ValueError, "prompt has shape \\(3, 4\\)"),
         (dict(num_samples=2, prompt=torch.zeros(4)), TypeError, "int64"),
+        (dict(num_samples=2, prompt=[0, 1, 2, 2]), TypeError, "prompt is a list"),
+        (dict(num_samples=2.0), TypeError, "num_samples=2.0"),
+        (dict(num_samples=2, generator=3), TypeError, "generator=3"),
         (dict(num_samples=2, prompt=torch.tensor([0, 1, 2, 3])), ValueError, "prompt holds id 3"),
     ],
 )
@@ -511,6 +572,8 @@ def test_teacher_forcing_needs_reveals_known_beforehand() -> None:
         TauLeaping(PROCESS, steps=2, multi_event="same-token").teacher_forced(denoiser, data)
     with pytest.raises(ValueError, match="start"):
         Tweedie(PROCESS, steps=2, start="surrogate").teacher_forced(denoiser, data)
+    with pytest.raises(ValueError, match="use fill=True"):
+        Uniformization(PROCESS, early_stop=2.0, fill=False).teacher_forced(denoiser, data.repeat(50, 1))
 
 
 class Ready:
