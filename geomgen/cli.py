@@ -22,7 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("geomgen.demo", "train, sample and measure on real data; write an illustrated report"),
     "fit": ("geomgen.training", "train a model from a YAML configuration"),
     "sample": ("geomgen.sampling", "draw samples from a trained model"),
-    "bench": ("geomgen.bench", "measure samplers against their theory (bench absorbing)"),
+    "bench": ("geomgen.bench", "measure against theory and peers (bench absorbing, bench manifolds)"),
     "info": ("geomgen.provenance", "print versions, threads and devices"),
 }
 

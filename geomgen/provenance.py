@@ -143,9 +143,7 @@ def _typed_command() -> str:
 
 def main(argv: list[str]) -> int:
     """``geomgen info``: print versions, threads, device and where the package lies."""
-    parser = CommandParser(
-        prog="geomgen info", description="Print versions, threads, device and package path."
-    )
+    parser = CommandParser(prog="geomgen info", description="Print versions, threads, device and package path.")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     arguments = parser.parse_args(argv)
     record = provenance()

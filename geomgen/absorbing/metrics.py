@@ -17,6 +17,7 @@ from tqdm import tqdm
 
 from samplers.absorbing import AbsorbingProcess, Denoiser, Sampler
 from samplers.absorbing.denoisers import clean_log_probs
+from samplers.absorbing.information import cyclic_stride
 from samplers.streams import derive, draw_key, uniform
 
 __all__ = [
@@ -112,7 +113,7 @@ def nelbo(
     key = draw_key(generator)
     rows = torch.arange(first, first + len(tokens), device=tokens.device)
     values = torch.zeros(len(tokens), num_draws, dtype=torch.float64, device=tokens.device)
-    strides = torch.tensor([_stride(int(count)) for count in free.sum(1)], device=tokens.device)
+    strides = torch.tensor([cyclic_stride(int(count)) for count in free.sum(1)], device=tokens.device)
     for row, draw in _chunks(len(tokens), num_draws, batch_size, progress, tokens.device):
         total = free[row].sum(1)
         count = ((draw + uniform(derive(key, _COUNTS), rows[row], draw)) / num_draws * total).long() + 1
@@ -249,14 +250,6 @@ def _check(tokens: Tensor, process: AbsorbingProcess, given: Tensor | None) -> T
             f"{tuple(tokens.shape[1:])}: True where a token is shown and not scored"
         )
     return ~given.expand_as(tokens)
-
-
-def _stride(length: int) -> int:
-    """A step around a cycle of `length` places that visits all of them and leaves successive ones far apart."""
-    step = max(round(0.618 * length), 1)
-    while math.gcd(step, length) > 1:
-        step += 1
-    return step
 
 
 def _beta(key: int, rows: Tensor, draw: Tensor, count: Tensor, total: Tensor) -> Tensor:

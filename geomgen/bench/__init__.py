@@ -8,14 +8,14 @@ from ..cli import CommandParser
 
 __all__ = ["main"]
 
-_SUITES = {"absorbing": "geomgen.bench.absorbing"}
+_SUITES = {"absorbing": "geomgen.bench.absorbing", "manifolds": "geomgen.bench.manifolds"}
 
 
 def main(argv: list[str]) -> int:
     """Run the benchmark suite named by the first word; the rest is that suite's own."""
     parser = CommandParser(
         prog="geomgen bench",
-        description="Measure samplers against theory.",
+        description="Measure against theory and against peers.",
         epilog="geomgen bench SUITE --help tells more.",
     )
     parser.add_argument("suite", choices=sorted(_SUITES), help="what to measure")

@@ -1,16 +1,52 @@
-"""How a run of protocols is written: one JSON, one Markdown report, and a figure with its JSON for each protocol."""
+"""A suite of protocols: its command, and what a run writes: one JSON, one report, a figure with its JSON for each."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..cli import CommandParser
 from ..provenance import provenance, write_json, write_text
 from ..report import Section, picture, to_markdown
 from .protocol import Data, Protocol
 
-__all__ = ["run"]
+__all__ = ["command", "run"]
+
+
+def command(
+    argv: list[str], *, name: str, title: str, description: str, protocols: Callable[[], Sequence[Protocol]]
+) -> int:
+    """Run ``geomgen bench NAME [--quick] [--out DIR]``.
+
+    Args:
+        argv: the command's arguments.
+        name: of the suite; it writes ``name.json`` and ``name.md``.
+        title: of the report.
+        description: for ``--help``.
+        protocols: imports and returns the protocols.
+
+    Returns:
+        0 if every check passed, 1 otherwise.
+    """
+    parser = CommandParser(prog=f"geomgen bench {name}", description=description)
+    parser.add_argument("--quick", action="store_true", help="fewer points, in less than a minute")
+    parser.add_argument("--out", default="bench", help="folder to write into (default: bench)")
+    arguments = parser.parse_args(argv)
+
+    import torch
+
+    torch.set_num_threads(1)
+    started, folder = time.perf_counter(), Path(arguments.out)
+    checks = run(protocols(), folder, name, title, quick=arguments.quick)
+    failed = [check for check in checks if not check["passed"]]
+    for check in failed:
+        print(f"failed: {check['name']}: {check['value']:.6g}", file=sys.stderr)
+    passed = f"{len(checks) - len(failed)} of {len(checks)} checks passed"
+    print(f"{passed} in {time.perf_counter() - started:.0f} s; see {folder / f'{name}.md'}")
+    return 1 if failed else 0
 
 
 def run(

@@ -23,12 +23,12 @@ from samplers.absorbing import (
 )
 from samplers.absorbing.information import Profile, profile
 from samplers.absorbing.law import kl_divergence, total_variation
+from samplers.absorbing.testing import small_targets
 
 from ...plotting import COLOURS, label_axes, measured, new_figure, shared_legend, theory
 from ...report import Block, Table
 from ...statistics import slope
 from ..protocol import Data, Protocol, bar, check, check_table
-from .targets import TARGETS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,18 +51,20 @@ _STEPS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 def measure(quick: bool, progress: bool) -> Data:
     """All targets for N = 1..256 steps (two of them up to 16 when quick, too few for slopes)."""
     return (
-        errors(["dense_d3K2", "parity_d4"], _STEPS[:5], progress) if quick else errors(list(TARGETS), _STEPS, progress)
+        errors(["dense_d3K2", "parity_d4"], _STEPS[:5], progress)
+        if quick
+        else errors(list(_KL_SLOPES), _STEPS, progress)
     )
 
 
 def errors(names: Sequence[str], steps: Sequence[int], progress: bool) -> Data:
-    """Enumerate the output law of every sampler on targets of `TARGETS` for the given numbers of steps.
+    """Enumerate the output law of every sampler on small targets for the given numbers of steps.
 
     Slopes are fitted and checked when there are at least 64 steps.
     """
     points: list[Data] = []
     for name in bar(names, "P1: laws of leaping samplers", progress):
-        law = TARGETS[name]()
+        law = small_targets()[name]
         sizes = [size for size in range(law.dim(), 0, -1) if law.dim() % size == 0]
         points += [_grid_point(name, law, sampler, n) for sampler in _SAMPLERS for n in steps]
         points += [_fixed_point(name, law, size) for size in sizes]
@@ -70,7 +72,7 @@ def errors(names: Sequence[str], steps: Sequence[int], progress: bool) -> Data:
     return {
         "config": {"steps": list(steps), "targets": list(names), "schedule": "LogLinear"},
         "points": points,
-        "sizes": {name: _sizes(TARGETS[name]()) for name in names},
+        "sizes": {name: _sizes(small_targets()[name]) for name in names},
         "fits": fits,
         "checks": [*_order_checks(points), *(c for fit in fits for c in _fit_checks(fit))],
     }

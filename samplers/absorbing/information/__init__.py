@@ -10,7 +10,7 @@ from .closed_forms import (
     repeated_symbol_profile,
 )
 from .entropies import check_pmf, dual_total_correlation, entropy, profile, total_correlation
-from .estimates import ProfileEstimate, estimate_profile
+from .estimates import ProfileEstimate, cyclic_stride, estimate_profile
 from .profiles import Profile, bernstein
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "ProfileEstimate",
     "bernstein",
     "check_pmf",
+    "cyclic_stride",
     "dual_total_correlation",
     "entropy",
     "estimate_profile",

@@ -425,3 +425,9 @@ def test_a_mask_inside_the_vocabulary_gives_the_same_law(targets: dict[str, Tens
     plain = exact_law(Tweedie(AbsorbingProcess(2, 3), steps=3), TabularDenoiser(pmf))
     torch.testing.assert_close(law[1:, 1:, 1:], plain, rtol=0, atol=1e-15)
     assert float(law.sum()) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_small_targets_are_the_oracles(name: str, targets: dict[str, Tensor], oracles: dict[str, Any]) -> None:
+    expected = torch.tensor(oracles["targets"][name]["pmf"], dtype=torch.float64)
+    torch.testing.assert_close(targets[name].flatten(), expected, rtol=1e-9, atol=1e-10)
