@@ -73,11 +73,15 @@ def _picture(block: Picture) -> str:
 
 
 def _table(table: Table) -> str:
-    head = "".join(
-        f"<th{_side([row[j] for row in table.rows])}>{_inline(text)}</th>" for j, text in enumerate(table.header)
-    )
+    sides = [
+        ' class="right"' if all(row[j] is None or is_number(row[j]) for row in table.rows) else ""
+        for j in range(len(table.header))
+    ]
+    head = "".join(f"<th{side}>{_inline(text)}</th>" for side, text in zip(sides, table.header, strict=True))
     rows = "".join(
-        "<tr>" + "".join(f"<td{_side([cell])}>{_inline(format_cell(cell))}</td>" for cell in row) + "</tr>"
+        "<tr>"
+        + "".join(f"<td{side}>{_inline(format_cell(cell))}</td>" for side, cell in zip(sides, row, strict=True))
+        + "</tr>"
         for row in table.rows
     )
     note = f'<p class="note">{_inline(table.note)}</p>' if table.note else ""
@@ -85,10 +89,6 @@ def _table(table: Table) -> str:
         f'<div class="table"><table><caption>{_inline(table.title)}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{note}</div>"
     )
-
-
-def _side(cells: Sequence[Any]) -> str:
-    return ' class="right"' if all(is_number(cell) for cell in cells) else ""
 
 
 def _inline(text: str) -> str:

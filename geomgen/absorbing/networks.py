@@ -5,6 +5,7 @@ Axis names: B sequences, L places, D width, H heads, E = D / H, K clean tokens, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -42,15 +43,15 @@ def rotate(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
 class Block(nn.Module):
     """One pre-norm transformer block: attention over all places, then a two-layer perceptron."""
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, expansion: int) -> None:
         super().__init__()
         self.heads = heads
         self.attention_norm = nn.LayerNorm(width)
         self.qkv = nn.Linear(width, 3 * width, bias=False)
         self.attention_out = nn.Linear(width, width, bias=False)
         self.mlp_norm = nn.LayerNorm(width)
-        self.mlp_in = nn.Linear(width, 4 * width)
-        self.mlp_out = nn.Linear(4 * width, width)
+        self.mlp_in = nn.Linear(width, expansion * width)
+        self.mlp_out = nn.Linear(expansion * width, width)
 
     def forward(self, x_BLD: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
         """Map (B, L, D) to (B, L, D)."""
@@ -75,6 +76,7 @@ class Transformer(nn.Module):
         width: D, a multiple of `heads`.
         depth: number of blocks.
         heads: attention heads H.
+        expansion: hidden width of the perceptrons, as a multiple of D.
         tied: use the embedding table as output matrix as well.
         fixed_layout: every place has a meaning of its own (the pixels of an image): adds a learned vector per
             place and gives every place its own output bias. False for text, which may be shifted.
@@ -97,6 +99,7 @@ class Transformer(nn.Module):
         width: int = 64,
         depth: int = 3,
         heads: int = 4,
+        expansion: int = 4,
         tied: bool = False,
         fixed_layout: bool = False,
         grid: Sequence[int] | None = None,
@@ -104,13 +107,13 @@ class Transformer(nn.Module):
         super().__init__()
         num_states = vocab_size + 1 if num_states is None else num_states
         grid = None if grid is None else (int(grid[0]), int(grid[1]))
-        check_sizes(vocab_size, length, num_states, width, depth, heads, grid)
         self.vocab_size, self.length, self.num_states = vocab_size, length, num_states
-        self.width, self.depth, self.heads = width, depth, heads
+        self.width, self.depth, self.heads, self.expansion = width, depth, heads, expansion
         self.tied, self.fixed_layout, self.grid = tied, fixed_layout, grid
+        self._check_sizes()
         self.embedding = nn.Embedding(num_states, width)
         self.place = nn.Parameter(torch.zeros(length, width)) if fixed_layout else None
-        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(depth))
+        self.blocks = nn.ModuleList(Block(width, heads, expansion) for _ in range(depth))
         self.norm = nn.LayerNorm(width)
         self.head = None if tied else nn.Linear(width, vocab_size, bias=False)
         self.bias = nn.Parameter(torch.zeros(length, vocab_size) if fixed_layout else torch.zeros(vocab_size))
@@ -119,6 +122,23 @@ class Transformer(nn.Module):
         self.register_buffer("cosine", torch.cat((cosine, cosine), dim=-1), persistent=False)
         self.register_buffer("sine", torch.cat((-sine, sine), dim=-1), persistent=False)
         self.reset_parameters()
+
+    def _check_sizes(self) -> None:
+        """Raise one ValueError that lists everything wrong with the sizes."""
+        names = ("vocab_size", "length", "width", "depth", "heads", "expansion")
+        sizes = {name: getattr(self, name) for name in names}
+        problems = [f"{name}={value} must be at least 1" for name, value in sizes.items() if value < 1]
+        if self.num_states < self.vocab_size:
+            problems.append(f"num_states={self.num_states} must be at least vocab_size={self.vocab_size}")
+        unit = (2 if self.grid is None else 4) * self.heads
+        if min(self.width, self.heads) >= 1 and self.width % unit:
+            problems.append(
+                f"width={self.width} must be a multiple of {unit // self.heads} * heads={unit} (rotary positions)"
+            )
+        if self.grid is not None and math.prod(self.grid) != self.length:
+            problems.append(f"grid={self.grid} has {math.prod(self.grid)} cells and must have length={self.length}")
+        if problems:
+            raise ValueError("Transformer: " + "; ".join(problems))
 
     def reset_parameters(self) -> None:
         """Draw the weights (from torch's global generator); residual branches start small, an untied head at zero."""
@@ -186,21 +206,3 @@ class Transformer(nn.Module):
         """Hidden states (..., D) to logits (..., K), bias apart."""
         weight = self.embedding.weight[: self.vocab_size] if self.head is None else self.head.weight
         return F.linear(self.norm(x), weight)
-
-
-def check_sizes(
-    vocab_size: int, length: int, num_states: int, width: int, depth: int, heads: int, grid: tuple[int, int] | None
-) -> None:
-    """Raise one ValueError that lists everything wrong with the sizes of a `Transformer`."""
-    problems = []
-    named = {"vocab_size": vocab_size, "length": length, "width": width, "depth": depth, "heads": heads}
-    problems += [f"{name}={value} must be at least 1" for name, value in named.items() if value < 1]
-    if num_states < vocab_size:
-        problems.append(f"num_states={num_states} must be at least vocab_size={vocab_size}")
-    unit = 2 if grid is None else 4
-    if width >= 1 and heads >= 1 and (width % heads or (width // heads) % unit):
-        problems.append(f"width={width} must be a multiple of {unit} * heads={unit * heads} (rotary positions)")
-    if grid is not None and grid[0] * grid[1] != length:
-        problems.append(f"grid={grid} has {grid[0] * grid[1]} cells and must have length={length}")
-    if problems:
-        raise ValueError("Transformer: " + "; ".join(problems))

@@ -68,6 +68,7 @@ def test_page_holds_pictures_numbers_and_commands(page: str) -> None:
     assert "KL &lt; 1 when <code>N &gt; 4</code> and <strong>always</strong>" in page
     assert "A &lt;title&gt;" in page and "torch 2" in page
     assert "prefers-color-scheme: dark" in page
+    assert '<td class="right">0.1235</td>' in page and '<td class="right">–</td>' in page
 
 
 def test_markdown_has_the_same_content() -> None:
