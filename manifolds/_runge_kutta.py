@@ -40,12 +40,13 @@ def solve(rate: Rate, inside: Callable[[Tensor], Tensor], state: Tensor, looser:
     """
     if state.dtype not in TOLERANCE:
         raise TypeError(f"state is {state.dtype}, in which the equation cannot be solved; use float64 or float32")
+    table = [weights.to(state) for weights in (*Dopri8Solver.tableau.beta, Dopri8Solver.tableau.c_error)]
     with torch.no_grad():
-        steps, end, alive = _plan(rate, inside, state.detach(), looser * TOLERANCE[state.dtype])
+        steps, end, alive = _plan(rate, inside, state.detach(), looser * TOLERANCE[state.dtype], table)
     if _differentiates(rate, state):
         end, slope = state, rate(state)
         for step in steps:
-            end, slope, *_ = _step(rate, end, slope, step)
+            end, slope, *_ = _step(rate, end, slope, step, table)
     return torch.where(alive[..., None, None], end, torch.nan)
 
 
@@ -57,7 +58,7 @@ def _differentiates(rate: Rate, state: Tensor) -> bool:
 
 
 def _plan(
-    rate: Rate, inside: Callable[[Tensor], Tensor], state: Tensor, tolerance: float
+    rate: Rate, inside: Callable[[Tensor], Tensor], state: Tensor, tolerance: float, table: list[Tensor]
 ) -> tuple[list[Tensor], Tensor, Tensor]:
     """Accepted steps (..., 1, 1), of length zero in rows that are finished, the end, and which rows reach it."""
 
@@ -74,7 +75,7 @@ def _plan(
             break
         last = step >= 1 - time
         step = torch.where(last, 1 - time, step)
-        moved, moved_slope, error, visited = _step(rate, state, slope, step[..., None, None])
+        moved, moved_slope, error, visited = _step(rate, state, slope, step[..., None, None], table)
         scale = tolerance * (1 + torch.maximum(state.abs(), moved.abs()))
         ratio = (error.abs() / scale).flatten(-2).amax(-1).nan_to_num(nan=torch.inf)
         stays = inside(visited).all(0)
@@ -89,13 +90,14 @@ def _plan(
     return [step for step in steps if (step > 0).any()], state, alive & (time >= 1)
 
 
-def _step(rate: Rate, state: Tensor, slope: Tensor, step: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _step(
+    rate: Rate, state: Tensor, slope: Tensor, step: Tensor, table: list[Tensor]
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """One step: the new state, its slope, an estimate of the error, and the points (13, ..., n) visited."""
-    table = Dopri8Solver.tableau
     slopes, moved, visited = [slope], state, []
-    for weights in table.beta:
-        moved = state + step * (torch.stack(slopes, dim=-1) @ weights.to(state))
+    for weights in table[:-1]:
+        moved = state + step * (torch.stack(slopes, dim=-1) @ weights)
         visited.append(moved[..., 0, :])
         slopes.append(rate(moved))
-    error = step * (torch.stack(slopes, dim=-1) @ table.c_error.to(state))
+    error = step * (torch.stack(slopes, dim=-1) @ table[-1])
     return moved, slopes[-1], error, torch.stack(visited)

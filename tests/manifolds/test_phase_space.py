@@ -127,6 +127,14 @@ def test_momenta_of_curves_stay_tangent(base: Manifold) -> None:
     torch.testing.assert_close(phase.projx(far), far, rtol=1e-10, atol=1e-10)
 
 
+def test_inference_mode_changes_nothing(base: Manifold) -> None:
+    phase, z = PhaseSpace(base), state(base)
+    u = phase.proju(z, normal(*z.shape, seed=2))
+    with torch.inference_mode():
+        quiet = phase.retr(z, 0.1 * u), phase.inner(z, u), phase.frame(z)
+    torch.testing.assert_close(quiet, (phase.retr(z, 0.1 * u), phase.inner(z, u), phase.frame(z)))
+
+
 # --- the Sasaki metric
 
 
