@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import torch
@@ -21,6 +23,24 @@ NOT_SCALED = (
     "frame combine components metric cometric christoffel lower raise_ log_volume_density exp_logdet random_tangent"
     " wrapped_normal brownian_step log_heat_kernel"
 )
+
+
+# Arguments of the kernels that must have the point's shape, and one dtype and device: checked at every call, for shapes
+# and dtypes are static (unlike values, on which kernels never raise)
+POINT_ARGUMENTS = {
+    "projx": ("x",),
+    "proju": ("x", "u"),
+    "inner": ("x", "u", "v"),
+    "norm": ("x", "u"),
+    "dist": ("x", "y"),
+    "dist2": ("x", "y"),
+    "expmap": ("x", "u"),
+    "logmap": ("x", "y"),
+    "retr": ("x", "u"),
+    "transp": ("x", "y", "v"),
+    "parallel_transport": ("x", "y", "v"),
+    "egrad2rgrad": ("x", "u"),
+}
 
 
 class UnsupportedError(ValueError, NotImplementedError):
@@ -63,6 +83,18 @@ def positive_number(name: str, value: float) -> float:
     return float(value)
 
 
+def _checked(method: Callable[..., Tensor], arguments: tuple[str, ...]) -> Callable[..., Tensor]:
+    """The method, after a check of its points and vectors."""
+
+    @functools.wraps(method)
+    def checked(self: CheckedManifold, *values: Any, **named: Any) -> Tensor:
+        given = dict(zip(arguments, values, strict=False))
+        self.check_arguments({**given, **{name: named[name] for name in arguments if name in named}})
+        return method(self, *values, **named)
+
+    return checked
+
+
 class CheckedManifold(geoopt.Manifold):
     """A `geoopt.Manifold` of known point shape and signature, whose checks name argument, value and fix.
 
@@ -73,6 +105,13 @@ class CheckedManifold(geoopt.Manifold):
 
     __scaling__ = geoopt.Manifold.__scaling__.copy()
     __scaling__.update(dict.fromkeys(NOT_SCALED.split(), ScalingInfo.NotCompatible))
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        """Check shapes and dtypes of the points and vectors given to the kernels that a class defines."""
+        super().__init_subclass__(**settings)
+        for name, arguments in POINT_ARGUMENTS.items():
+            if name in cls.__dict__:
+                setattr(cls, name, _checked(cls.__dict__[name], arguments))
 
     def __init__(self, point_shape: tuple[int, ...], signature: tuple[int, int]) -> None:
         super().__init__()
@@ -91,6 +130,35 @@ class CheckedManifold(geoopt.Manifold):
         return self.signature[1] == 0
 
     # --- refusals and shapes
+
+    def check_arguments(self, values: dict[str, Any]) -> None:
+        """Raise unless all tensors given have the point's shape, one floating dtype and one device.
+
+        Args:
+            values: tensors (..., *point_shape) by argument name; None is passed over.
+
+        Raises:
+            TypeError: no floating tensor, or two dtypes.
+            ValueError: another shape, or two devices.
+        """
+        first: tuple[str, Tensor] | None = None
+        for name, value in values.items():
+            if value is None:
+                continue
+            if not isinstance(value, Tensor) or not (value.is_floating_point() or value.is_complex()):
+                got = value.dtype if isinstance(value, Tensor) else type(value).__name__
+                raise TypeError(f"{name} must be a floating tensor, got {got}; use {name}.to(torch.float64)")
+            ok, reason = self._check_shape(tuple(value.shape), name)
+            if not ok:
+                raise ValueError(reason)
+            if first is None:
+                first = name, value
+            elif value.dtype != first[1].dtype or value.device != first[1].device:
+                kind = TypeError if value.dtype != first[1].dtype else ValueError
+                raise kind(
+                    f"{first[0]} is {first[1].dtype} on {first[1].device}, {name} is {value.dtype} on {value.device}; "
+                    "convert one of them with .to(...)"
+                )
 
     def _refuse(self, what: str, why: str) -> NoReturn:
         raise UnsupportedError(f"{self!r} has no {what}: {why}")

@@ -249,8 +249,9 @@ class Schwarzschild(Chart):
         return torch.diag_embed(1 / self._diagonal(x))
 
     def frame(self, x: Tensor) -> Tensor:
-        """Static tetrad (..., 4, 4), the time-like vector first."""
-        return torch.diag_embed(self._diagonal(x).abs().rsqrt())
+        """Static tetrad (..., 4, 4), the time-like vector first; NaN from the horizon inwards, where nothing rests."""
+        outside = (x[..., 1] > 2 * self.mass)[..., None]
+        return torch.diag_embed(torch.where(outside, self._diagonal(x).abs().rsqrt(), torch.nan))
 
     def christoffel(self, x: Tensor) -> Tensor:
         r, theta = x[..., 1], x[..., 2]

@@ -22,11 +22,14 @@ class Canonical(PoissonStructure):
 
     Raises:
         ValueError: `dim` is odd or not positive.
+        TypeError: `dim` is no integer.
     """
 
     matrix: Tensor
 
     def __init__(self, dim: int) -> None:
+        if not isinstance(dim, int):
+            raise TypeError(f"dim={dim!r} must be an integer, got {type(dim).__name__}")
         if dim < 2 or dim % 2:
             raise ValueError(
                 f"dim={dim} must be even and positive: a state is (q, p) with as many momenta as positions"

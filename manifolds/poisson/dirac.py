@@ -36,6 +36,10 @@ class Dirac(PoissonStructure):
     """
 
     def __init__(self, base: PoissonStructure, constraints: Sequence[RowFunction | nn.Module]) -> None:
+        if callable(constraints) or not isinstance(constraints, Sequence):
+            raise TypeError(
+                f"constraints is a {type(constraints).__name__}; give a list of scalar functions, one per constraint"
+            )
         constraints = list(constraints)
         count = len(constraints)
         if not count or count % 2 or count > base.rank:

@@ -53,7 +53,7 @@ class LiePoisson(PoissonStructure):
             build, casimirs = _ALGEBRAS[algebra]
             constants = build()
         else:
-            constants = algebra.detach().to(torch.float64)
+            constants = torch.as_tensor(algebra).detach().to(torch.float64)
             _check_constants(constants)
         dim = len(constants)
         unimodular = bool(torch.einsum("ijj->i", constants).abs().max() <= _TOLERANCE * constants.abs().max())

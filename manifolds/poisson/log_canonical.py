@@ -33,7 +33,7 @@ class LogCanonical(PoissonStructure):
     exponents: Tensor
 
     def __init__(self, matrix: Tensor) -> None:
-        matrix = matrix.detach().to(torch.float64)
+        matrix = torch.as_tensor(matrix).detach().to(torch.float64)
         if matrix.dim() != 2 or matrix.shape[0] != matrix.shape[1]:
             raise ValueError(f"matrix has shape {tuple(matrix.shape)}: it must be square, (n, n)")
         skew = float((matrix + matrix.mT).abs().max())

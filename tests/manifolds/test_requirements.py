@@ -6,12 +6,15 @@ import copy
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import geoopt
 import pytest
 import torch
 from torch import Tensor
 
+import manifolds
+import manifolds.poisson
 from manifolds import SPD, Hyperboloid, Manifold, PoincareBall, Sphere, Torus
 
 f64 = partial(torch.tensor, dtype=torch.float64)
@@ -112,3 +115,43 @@ def test_constants_follow_their_module() -> None:
     assert all(t.dtype == torch.float64 for t in [*model.buffers(), *model.parameters()])
     meta = copy.deepcopy(model).to("meta")
     assert all(t.device.type == "meta" for t in [*meta.buffers(), *meta.parameters()])
+
+
+ONE, WIDE = torch.ones(3, dtype=torch.float64), torch.ones(4, 4, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("use", "error", "message"),
+    [
+        (lambda m: m.Sphere(2).dist(WIDE, WIDE), ValueError, r"x has shape \(4, 4\)"),
+        (lambda m: m.Sphere(2).expmap(ONE, WIDE), ValueError, r"u has shape \(4, 4\)"),
+        (lambda m: m.Torus(2).dist(ONE, y=ONE), ValueError, r"x has shape \(3,\)"),
+        (lambda m: m.SE3().expmap(torch.randn(7, 7), torch.randn(7, 7)), ValueError, r"x has shape \(7, 7\)"),
+        (lambda m: m.Product([m.Sphere(2), m.SO3()]).expmap(torch.zeros(13), torch.zeros(13)), ValueError, "13"),
+        (lambda m: m.Sphere(2).dist(ONE, ONE.float()), TypeError, "x is torch.float64 on cpu, y is torch.float32"),
+        (lambda m: m.Sphere(2).inner(ONE, ONE, ONE.float()), TypeError, "v is torch.float32"),
+        (lambda m: m.Sphere(2).expmap(torch.tensor([0, 0, 1]), ONE), TypeError, "x must be a floating tensor"),
+        (lambda m: m.poisson.Canonical(3), ValueError, "dim=3"),
+        (lambda m: m.poisson.Canonical(2.0), TypeError, "dim=2.0"),
+        (lambda m: m.poisson.Dirac(m.poisson.Canonical(6), lambda z: z), TypeError, "list of scalar functions"),
+    ],
+)
+def test_wrong_shapes_and_dtypes_are_refused_by_name(use: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        use(manifolds)
+
+
+def test_no_tetrad_is_static_inside_the_horizon() -> None:
+    x = torch.tensor([[0.0, 1.5, 1.0, 0.0], [0.0, 2.0, 1.0, 0.0], [0.0, 3.0, 1.0, 0.0]], dtype=torch.float64)
+    known = manifolds.Schwarzschild(1.0).tetrad(x).isnan().flatten(1).any(1)
+    assert known.tolist() == [True, True, False]
+
+
+def test_structure_constants_may_be_plain_lists() -> None:
+    signs = torch.zeros(3, 3, 3)
+    for i, j, k in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
+        signs[i, j, k], signs[j, i, k] = 1.0, -1.0
+    z = torch.tensor([0.3, -1.0, 2.0], dtype=torch.float64)
+    expected = manifolds.poisson.LiePoisson("so3").bivector(z)
+    torch.testing.assert_close(manifolds.poisson.LiePoisson(signs.tolist()).bivector(z), expected)
+    assert manifolds.poisson.LogCanonical([[0.0, 1.0], [-1.0, 0.0]]).rank == 2
