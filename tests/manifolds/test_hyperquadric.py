@@ -88,7 +88,7 @@ def test_long_walks_stay_on_the_manifold(manifold: PseudoHyperquadric) -> None:
         for components in noise:
             x = manifold.expmap(x, manifold.combine(x, components))
     square = manifold._dot(x.double(), x.double())[:, 0] * manifold.curvature
-    assert ((square - 1).abs() <= 1e-5 * (x.double() ** 2).sum(-1).clamp(min=1)).all()
+    assert ((square - 1).abs() <= 1e-5 * x[:, 0].double().square().clamp(min=1)).all()
     assert manifold.dist(x, manifold.origin(4, manifold.dim + 1)).min() > 0.1
 
 
