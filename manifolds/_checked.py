@@ -35,6 +35,7 @@ POINT_ARGUMENTS = {
     "dist": ("x", "y"),
     "dist2": ("x", "y"),
     "expmap": ("x", "u"),
+    "geodesic_flow": ("x", "v"),
     "logmap": ("x", "y"),
     "retr": ("x", "u"),
     "transp": ("x", "y", "v"),

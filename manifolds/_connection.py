@@ -85,6 +85,10 @@ class ConnectionManifold(Manifold):
         y, frame = self.expmap_frame(x, u, v[..., None])
         return y, frame[..., 0]
 
+    def geodesic_flow(self, x: Tensor, v: Tensor, t: float | Tensor = 1.0) -> tuple[Tensor, Tensor]:
+        time = torch.as_tensor(t, dtype=x.dtype, device=x.device)[..., None]
+        return self.expmap_transp(x, time * v, v)
+
     def transp_follow_expmap(self, x: Tensor, u: Tensor, v: Tensor) -> Tensor:
         """Vector v transported in parallel along the geodesic of u."""
         return self.expmap_transp(x, u, v)[1]

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ._checked import CheckedManifold, UnsupportedError
 from ._derived import christoffel, exp_logdet
+from ._forward_mode import directional_derivative
 from ._functions import safe_sqrt, standard_normal
 from ._pseudo import PseudoRiemannian
 
@@ -96,6 +97,19 @@ class Manifold(CheckedManifold):
             keepdim: keep the point axes with length one.
         """
         return safe_sqrt(self.inner(x, u, keepdim=keepdim).abs())
+
+    def geodesic_flow(self, x: Tensor, v: Tensor, t: float | Tensor = 1.0) -> tuple[Tensor, Tensor]:
+        """Point and velocity at time t of the geodesic that leaves x with velocity v.
+
+        Args:
+            x: points (..., *point_shape).
+            v: tangent vectors (..., *point_shape).
+            t: a number or (...), of either sign.
+        """
+        time = self._expand(torch.as_tensor(t, dtype=x.dtype, device=x.device))
+        x, v, time = (tensor.contiguous() for tensor in torch.broadcast_tensors(x, v, time))
+        y = self.expmap(x, time * v)
+        return y, directional_derivative(lambda s: self.expmap(x, s * v), time, torch.ones_like(time))
 
     def logmap(self, x: Tensor, y: Tensor) -> Tensor:
         """Initial velocity of the geodesic from x that is at y at time 1; NaN where there is none or no single one."""

@@ -59,6 +59,9 @@ class _Flat(Manifold):
     def expmap(self, x: Tensor, u: Tensor) -> Tensor:
         return self.projx(x + u)
 
+    def geodesic_flow(self, x: Tensor, v: Tensor, t: float | Tensor = 1.0) -> tuple[Tensor, Tensor]:
+        return self.projx(x + (t[..., None] if isinstance(t, Tensor) else t) * v), v
+
     def logmap(self, x: Tensor, y: Tensor) -> Tensor:
         return y - x
 

@@ -127,6 +127,12 @@ class Product(PseudoRiemannian, Manifold):
     def expmap(self, x: Tensor, u: Tensor) -> Tensor:
         return self._join(self._each("expmap", x, u))
 
+    def geodesic_flow(self, x: Tensor, v: Tensor, t: float | Tensor = 1.0) -> tuple[Tensor, Tensor]:
+        shares = zip(self.parts, self.unpack(x), self.unpack(v), strict=True)
+        flows = [part.geodesic_flow(point, velocity, t) for part, point, velocity in shares]
+        points, velocities = zip(*flows, strict=True)
+        return self._join(points), self._join(velocities)
+
     def retr(self, x: Tensor, u: Tensor) -> Tensor:
         return self._join(self._each("retr", x, u))
 

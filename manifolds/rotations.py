@@ -92,6 +92,11 @@ class SO3(Manifold):
         """Rotation that x becomes by turning at body angular velocity vee(x^T u) for unit time; stays orthogonal."""
         return polish(x @ rotation_exp(vee(x.mT @ u)))
 
+    def geodesic_flow(self, x: Tensor, v: Tensor, t: float | Tensor = 1.0) -> tuple[Tensor, Tensor]:
+        velocity = vee(x.mT @ v)
+        y = polish(x @ rotation_exp(velocity * (t[..., None] if isinstance(t, Tensor) else t)))
+        return y, y @ hat(velocity)
+
     def logmap(self, x: Tensor, y: Tensor) -> Tensor:
         return x @ hat(deviation_log(x.mT @ (y - x)))
 

@@ -10,11 +10,13 @@ random numbers: as easy as 1, 2, 3", SC 2011.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
-__all__ = ["derive", "draw_key", "exponential", "poisson", "uniform"]
+__all__ = ["derive", "draw_key", "exponential", "normal", "poisson", "uniform"]
 
 
 def _signed(word: int) -> int:
@@ -58,6 +60,25 @@ def uniform(key: int, *counters: Tensor | int) -> Float64[Tensor, "*shape"]:
 def exponential(key: int, *counters: Tensor | int) -> Float64[Tensor, "*shape"]:
     """Exponential numbers of mean 1, float64, accurate near zero: P(E <= -log1p(-p)) = p for p down to 1e-12."""
     return -torch.log1p(-uniform(key, *counters))
+
+
+def normal(key: int, count: int, *counters: Tensor | int) -> Float64[Tensor, "*shape"]:
+    """Standard normal numbers, float64, by the Box-Muller transform of two uniform numbers for each pair.
+
+    Args:
+        key: the stream's key.
+        count: numbers per combination of counters, >= 0.
+        counters: int64 tensors or ints that broadcast together, to a shape (...).
+
+    Returns:
+        (..., count). The first numbers do not depend on `count`.
+    """
+    words = [counter[..., None] if isinstance(counter, Tensor) else counter for counter in counters]
+    device = next((word.device for word in words if isinstance(word, Tensor)), None)
+    place = torch.arange(2 * ((count + 1) // 2), device=device)
+    radius, angle = uniform(key, *words, place).unflatten(-1, (-1, 2)).unbind(-1)
+    radius, angle = (-2.0 * radius.log()).sqrt(), 2.0 * math.pi * angle
+    return torch.stack([radius * angle.cos(), radius * angle.sin()], dim=-1).flatten(-2)[..., :count]
 
 
 def poisson(key: int, mean: Float[Tensor, "*shape"], *counters: Tensor | int) -> Int64[Tensor, "*out"]:

@@ -128,6 +128,13 @@ class PseudoHyperquadric(Manifold):
         square = self.curvature * self._dot(u, u)
         return self.projx(generalized_cos(square) * x + generalized_sinc(square) * u)
 
+    def geodesic_flow(self, x: Tensor, v: Tensor, t: float | Tensor = 1.0) -> tuple[Tensor, Tensor]:
+        time = t[..., None] if isinstance(t, Tensor) else t
+        rate = self.curvature * self._dot(v, v)
+        cos, sinc = generalized_cos(rate * time**2), time * generalized_sinc(rate * time**2)
+        y = self.projx(cos * x + sinc * v)
+        return y, self.proju(y, cos * v - rate * sinc * x)
+
     def logmap(self, x: Tensor, y: Tensor) -> Tensor:
         chord = y - x
         half_chord = self.curvature / 4 * self._dot(chord, chord)

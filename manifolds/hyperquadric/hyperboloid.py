@@ -115,6 +115,13 @@ class Hyperboloid(PseudoHyperquadric):
         angle = self._angle(rest)
         return self.projx(angle.cosh() * x + angle.sinh() / angle * u)
 
+    def geodesic_flow(self, x: Tensor, v: Tensor, t: float | Tensor = 1.0) -> tuple[Tensor, Tensor]:
+        speed = self._angle(self._rest(x, v))
+        angle = speed * (t[..., None] if isinstance(t, Tensor) else t)
+        cosh, sinh = angle.cosh(), angle.sinh()
+        y = self.projx(cosh * x + sinh / speed * v)
+        return y, self.proju(y, sinh * speed * x + cosh * v)
+
     def logmap(self, x: Tensor, y: Tensor) -> Tensor:
         sight, _ = self._sight(x, y)
         sinh = self._angle(sight)

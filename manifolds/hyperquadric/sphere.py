@@ -68,6 +68,14 @@ class Sphere(PseudoHyperquadric):
         y = torch.addcmul(x * angle.cos(), u, angle.sin() / angle)
         return y * (self.radius * last_sum(y * y).rsqrt())
 
+    def geodesic_flow(self, x: Tensor, v: Tensor, t: float | Tensor = 1.0) -> tuple[Tensor, Tensor]:
+        time = t[..., None] if isinstance(t, Tensor) else t
+        speed = _root(self.curvature * last_sum(v * v))
+        angle = speed * time
+        cos, sin = angle.cos(), angle.sin()
+        y = self.projx(torch.addcmul(x * cos, v, sin / speed))
+        return y, self.proju(y, torch.addcmul(v * cos, x, sin * speed, value=-1))
+
     def retr(self, x: Tensor, u: Tensor) -> Tensor:
         """Projection of x + u, a second-order retraction."""
         return self.projx(x + u)

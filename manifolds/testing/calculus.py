@@ -32,6 +32,7 @@ def operations(case: Case) -> Operations:
     }
     if m.has_exp:
         found["expmap"] = lambda x, y, u, v: m.expmap(x, u)
+        found["geodesic_flow"] = lambda x, y, u, v: m.geodesic_flow(x, u, 0.5)[1]
         found["exp_logdet"] = lambda x, y, u, v: m.exp_logdet(x, u)
     if m.has_log:
         found["logmap"] = lambda x, y, u, v: m.logmap(x, y)
@@ -77,6 +78,20 @@ def _geodesic(case: Case) -> None:
     covector = rate - force
     pairing = torch.einsum("bna,bn->ba", m.frame(q).flatten(1, -2), covector.flatten(1))
     case.close(pairing, torch.zeros_like(pairing), "expmap(x, t u) solves the geodesic equation", slack=1000)
+
+
+def _flow(case: Case) -> None:
+    """The flow ends where expmap does, with the velocity that the point then has, and two flows make one."""
+    m, first, second = case.manifold, 0.7, -1.2
+    point, velocity = m.geodesic_flow(case.x, case.u, first)
+    time = torch.full_like(case.x, first)
+    wanted, rate = jvp(lambda s: m.expmap(case.x, s * case.u), (time,), (torch.ones_like(time),))
+    case.close(point, wanted, "the point of geodesic_flow(x, u, t) is expmap(x, t u)", slack=10)
+    case.close(velocity, rate, "the velocity of geodesic_flow(x, u, t) is that of expmap(x, t u)", slack=100)
+    onward = m.geodesic_flow(point, velocity, torch.full_like(m.inner(point, velocity), second))
+    whole = m.geodesic_flow(case.x, case.u, first + second)
+    for name, after, at_once in zip(("point", "velocity"), onward, whole, strict=True):
+        case.close(after, at_once, f"the {name} after geodesic_flow by s, then t, is that after s + t", slack=100)
 
 
 def _leaf(tensor: Tensor) -> Tensor:
@@ -178,6 +193,7 @@ def _double_backward(case: Case) -> None:
 
 LAWS = {
     "geodesic": Law(_geodesic, lambda manifold: manifold.has_exp, double=True),
+    "geodesic flow": Law(_flow, lambda manifold: manifold.has_exp),
     "gradients": Law(_gradients),
     "broadcast": Law(_broadcast),
     "vmap": Law(_vmap, closed_form=True),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from ._arguments import whole_number
+from .._arguments import whole_number
 from .leaping import Start, start_stages
 from .process import AbsorbingProcess
 from .sampler import Sampler

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ._arguments import whole_number
+from .._arguments import whole_number
 from .information import Profile
 from .schedules import Schedule
 

@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from .._arguments import whole_number
 from ..streams import draw_key, uniform
-from ._arguments import whole_number
 from .schedules import LogLinear, Schedule
 
 __all__ = ["AbsorbingProcess", "UniformProcess"]

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from .._arguments import whole_number
 from ..streams import draw_key
-from ._arguments import whole_number
 from .denoisers.base import Denoiser, check_denoiser
 from .process import AbsorbingProcess
 from .reveal import run_stages

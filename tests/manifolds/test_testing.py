@@ -40,6 +40,11 @@ class DoubleGradient(Sphere):
         return 2 * super().egrad2rgrad(x, u)
 
 
+class UnturnedVelocity(Sphere):
+    def geodesic_flow(self, x: Tensor, v: Tensor, t: float | Tensor = 1.0) -> tuple[Tensor, Tensor]:
+        return super().geodesic_flow(x, v, t)[0], v
+
+
 class FlatJacobian(Sphere):
     def exp_logdet(self, x: Tensor, v: Tensor) -> Tensor:
         return x.new_zeros(x.shape[:-1])
@@ -172,6 +177,7 @@ BROKEN = {
     "transport": ProjectedTransport(2),
     "vector transport": ForgetfulTransport(2),
     "geodesic": RetractionAsExponential(2),
+    "geodesic flow": UnturnedVelocity(2),
     "gradients": NaNGradient(2),
     "broadcast": MixedRows(2),
     "vmap": BranchingExponential(2),

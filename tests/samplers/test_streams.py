@@ -6,7 +6,7 @@ import pytest
 import scipy.stats
 import torch
 
-from samplers.streams import derive, draw_key, exponential, poisson, uniform
+from samplers.streams import derive, draw_key, exponential, normal, poisson, uniform
 
 N = 200_000
 
@@ -77,3 +77,22 @@ def test_derived_keys_differ() -> None:
 def test_numbers_on_a_gpu_are_the_same() -> None:
     counters = torch.arange(1000)
     assert torch.equal(uniform(1, counters), uniform(1, counters.cuda()).cpu())
+
+
+def test_normal_numbers_are_normal_and_independent() -> None:
+    rows, steps = torch.arange(400)[:, None], torch.arange(100)
+    x = normal(5, 5, rows, steps)
+    assert x.shape == (400, 100, 5) and x.dtype == torch.float64
+    assert scipy.stats.kstest(x.flatten().numpy(), "norm").pvalue > 1e-4
+    for a in range(5):
+        for b in range(a):
+            for power in (1, 2):  # partners of a Box-Muller pair share their radius: squares must not correlate
+                left, right = x[..., a] ** power, x[..., b] ** power
+                correlation = float(torch.corrcoef(torch.stack([left.flatten(), right.flatten()]))[0, 1])
+                assert abs(correlation) < 4.5 / left.numel() ** 0.5
+
+
+def test_a_normal_number_depends_on_its_own_coordinates_alone() -> None:
+    whole = normal(5, 4, torch.arange(8)[:, None], torch.arange(6))
+    assert torch.equal(whole[3, 2, :3], normal(5, 3, 3, torch.tensor(2)))
+    assert normal(5, 0, torch.arange(8)).shape == (8, 0)
