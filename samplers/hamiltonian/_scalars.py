@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 __all__ = ["Number", "exp", "expm1", "setting", "spread", "sqrt", "wiener_scale"]
 
-Number = float | Tensor
+Number = int | float | Tensor
 
 
 def spread(number: Number, like: Tensor) -> Number:

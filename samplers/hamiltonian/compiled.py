@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -33,8 +34,13 @@ def compiled_steps(eager: Callable[..., tuple[State, list[Tensor]]], length: int
     ) -> tuple[State, list[Tensor]]:
         if len(steps) < length:
             return eager(system, integrator, state, steps, noise)
-        times, sizes = ([torch.as_tensor(x).to(state.z) for x in values] for values in zip(*steps, strict=True))
-        z, memory, states = _compiled()(system, integrator, state.z, state.memory, times, sizes, noise)
+        dtype, device = state.z.dtype, state.z.device
+        times, sizes = (
+            [torch.as_tensor(x, dtype=dtype, device=device) for x in row] for row in zip(*steps, strict=True)
+        )
+        with warnings.catch_warnings():  # the tracer looks at the .grad of whatever it is given
+            warnings.filterwarnings("ignore", message="The .grad attribute of a Tensor that is not a leaf")
+            z, memory, states = _compiled()(system, integrator, state.z, state.memory, times, sizes, noise)
         return State(z, steps[-1][0] + steps[-1][1], memory), states
 
     return run

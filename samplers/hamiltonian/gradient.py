@@ -16,8 +16,11 @@ __all__ = ["Energy", "Time", "evaluate", "gradient", "takes_time"]
 Energy = Callable[..., Tensor]
 """A function of states, row by row: (B, n) -> (B,), or of states and time, (z, t) -> (B,)."""
 
-Time = float | Tensor
+Time = int | float | Tensor
 """A number, or one for each row (B,)."""
+
+
+_TIMES = ("t", "time")
 
 
 def gradient(
@@ -81,13 +84,16 @@ def _under_transform() -> bool:
 
 
 def takes_time(function: Callable[..., Any]) -> bool:
-    """Whether a function of states accepts the time as second positional argument."""
+    """Whether a function of states takes the time as second positional argument.
+
+    It does if that argument has no default or is called t or time (others with a default are settings, bound early).
+    """
     target = function.forward if isinstance(function, nn.Module) else function
     try:
         parameters = list(inspect.signature(target).parameters.values())
     except (TypeError, ValueError):
         return False
-    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters[:2]):
         return True
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    return len(positional) >= 2
+    return len(positional) > 1 and (positional[1].default is inspect.Parameter.empty or positional[1].name in _TIMES)

@@ -114,12 +114,12 @@ class Separable(Split):
 
     def bind(self, z: Tensor) -> None:
         """Find the masses of a quadratic kinetic energy, by probing it."""
-        p = self.unpack(z[:1])[1].detach()
-        probe = torch.linspace(-2.0, 3.0, p.shape[-1], dtype=p.dtype, device=p.device)[None]
+        size = z.shape[-1] // 2
+        one, probe = z.new_ones(1, size), torch.linspace(-2.0, 3.0, size, dtype=z.dtype, device=z.device)[None]
         with torch.no_grad():
-            inverse, slope = self.velocity(p, torch.ones_like(p)), self.velocity(p, probe)
+            inverse, slope = self.velocity(one, one), self.velocity(probe, probe)
         linear = torch.allclose(slope, inverse * probe, rtol=1e-4, atol=1e-6) and bool((inverse > 0).all())
-        self._masses = 1 / inverse[0] if linear and len(p) else None
+        self._masses = 1 / inverse[0] if linear else None
 
     def unpack(self, z: Tensor) -> tuple[Tensor, Tensor]:
         q, p = z.chunk(2, dim=-1)

@@ -46,7 +46,7 @@ def integrate(
     end_time: Number | None = None,
     t0: Number = 0.0,
     save_every: int = 1,
-    save_at: Sequence[float] | Tensor | None = None,
+    save_at: Sequence[int | float] | Tensor | None = None,
     generator: torch.Generator | None = None,
     noise: Tensor | BrownianPath | None = None,
     first: int = 0,
@@ -232,7 +232,8 @@ def _needs_gradient(system: Equation, z0: Tensor, plan: Plan) -> bool:
         return False
     if z0.requires_grad or differentiable_tensors(system):
         return True
-    return system.is_differentiable(z0[:1], plan.step(0)[0] if plan.num_steps else 0.0)
+    time = plan.step(0)[0] if plan.num_steps else 0.0
+    return system.is_differentiable(z0[:1], time[:1] if isinstance(time, Tensor) and time.dim() else time)
 
 
 def _raise_non_finite(

@@ -60,6 +60,8 @@ class LangevinSplitting(Integrator):
     def refusal(self, system: Equation) -> str | None:
         if not isinstance(system, HamiltonianSystem) or system.split is None:
             return "it needs a split Hamiltonian: Separable(kinetic, potential) or Mechanical(manifold, potential)"
+        if not system.is_canonical:
+            return f"kicks and drifts know nothing of its structure {system.structure!r}"
         if not isinstance(system.noise, LangevinBath):
             return "it needs noise=LangevinBath(friction, temperature); without a bath use Verlet"
         return None

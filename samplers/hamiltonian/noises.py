@@ -106,7 +106,7 @@ class LangevinBath(Noise):
         return split.pack(torch.zeros_like(q), strength * root_mass * split.momentum_noise(q, w))
 
     def refusal(self, system: HamiltonianSystem) -> str | None:
-        if not system.is_canonical:
+        if not system.has_momenta:
             return "LangevinBath needs momenta: a canonical structure, Separable or Mechanical"
         manifold = getattr(system.hamiltonian, "manifold", None)
         if manifold is not None and not manifold.is_riemannian:

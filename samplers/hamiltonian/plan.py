@@ -64,7 +64,7 @@ def plan_steps(
     end_time: Number | None,
     t0: Number,
     save_every: int,
-    save_at: Sequence[float] | Tensor | None,
+    save_at: Sequence[int | float] | Tensor | None,
 ) -> Plan:
     """Lay out a run; see `integrate` for the arguments.
 
@@ -97,7 +97,7 @@ def _plan_between(
     end_time: Number | None,
     start: Number,
     save_every: int,
-    save_at: Sequence[float] | Tensor,
+    save_at: Sequence[int | float] | Tensor,
 ) -> Plan:
     """Steps that end on every output time."""
     if size is None or num_steps is not None or save_every != 1:

@@ -7,9 +7,10 @@ from abc import ABC, abstractmethod
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from manifolds import Manifold
-from manifolds.poisson import Canonical, Dirac, PoissonStructure
+from manifolds.poisson import Canonical, Dirac, Magnetic, PoissonStructure
 
 from .equation import Equation, check_states
 from .gradient import Energy, Time, evaluate, gradient, takes_time
@@ -43,6 +44,15 @@ class Noise(nn.Module, ABC):
     def states(self, space: Manifold | None) -> Manifold | None:
         """Where the states of a system with this noise live: on its space, unless the noise carries more along."""
         return space
+
+    def seen(self, system: HamiltonianSystem, z: Tensor) -> Tensor:
+        """The first columns of states, which the Hamiltonian sees: all, unless the noise carries more along."""
+        return z
+
+    def total_drift(self, system: HamiltonianSystem, z: Tensor, t: Time | None) -> Tensor:
+        r"""The Stratonovich drift $J\nabla H+b$ (B, n); a noise that carries more along says how that moves."""
+        dH = system.gradient(z, t)
+        return system.sharp(z, dH) + self.drift(system, z, dH, t)
 
     def refusal(self, system: HamiltonianSystem) -> str | None:
         """Why this noise makes no sense for the system, or None."""
@@ -108,10 +118,13 @@ class HamiltonianSystem(Equation):
     @property
     def is_canonical(self) -> bool:
         """Whether states are (q, p) with canonical momenta, constrained ones included."""
-        if self.split is not None:
-            return True
         base = self.structure.base if isinstance(self.structure, Dirac) else self.structure
-        return isinstance(base, Canonical)
+        return isinstance(base, Canonical) or (base is None and self.split is not None)
+
+    @property
+    def has_momenta(self) -> bool:
+        """Whether states are (q, p) with canonical or (in a magnetic field) kinetic momenta."""
+        return self.is_canonical or isinstance(self.structure, Magnetic)
 
     @property
     def state_size(self) -> int:
@@ -130,7 +143,7 @@ class HamiltonianSystem(Equation):
 
     def bind(self, z0: Tensor) -> None:
         check_states(z0, self._given_size)
-        if self.split is not None and z0.shape[-1] % 2:
+        if self.split is not None and self._given_size is None and z0.shape[-1] % 2:
             raise ValueError(f"z0 has {z0.shape[-1]} columns; states (q, p) have as many momenta as positions")
         self._state_size = z0.shape[-1]
         if self.split is not None:
@@ -140,11 +153,16 @@ class HamiltonianSystem(Equation):
 
     def energy(self, z: Float[Tensor, "B n"], t: Time | None = None) -> Float[Tensor, " B"]:
         """H (B,)."""
-        return evaluate(self.hamiltonian, z, self._time(t))
+        return evaluate(self.hamiltonian, self._seen(z), self._time(t))
 
     def gradient(self, z: Float[Tensor, "B n"], t: Time | None = None) -> Float[Tensor, "B n"]:
-        r"""$\nabla H$ (B, n)."""
-        return gradient(self.hamiltonian, z, self._time(t))
+        r"""$\nabla H$ (B, n); zero along what a noise carries with the state."""
+        slope = gradient(self.hamiltonian, self._seen(z), self._time(t))
+        carried = z.shape[-1] - slope.shape[-1]
+        return pad(slope, (0, carried)) if carried else slope
+
+    def _seen(self, z: Tensor) -> Tensor:
+        return z if self.noise is None else self.noise.seen(self, z)
 
     def sharp(self, z: Float[Tensor, "B n"], dH: Float[Tensor, "B n"]) -> Float[Tensor, "B n"]:
         """The vector J(z) dH.
@@ -161,9 +179,9 @@ class HamiltonianSystem(Equation):
 
     def drift(self, z: Float[Tensor, "B n"], t: Time | None = None) -> Float[Tensor, "B n"]:
         r"""The Stratonovich drift $J\nabla H+b$ (B, n)."""
-        dH = self.gradient(z, t)
-        flow = self.sharp(z, dH)
-        return flow if self.noise is None else flow + self.noise.drift(self, z, dH, t)
+        if self.noise is None:
+            return self.sharp(z, self.gradient(z, t))
+        return self.noise.total_drift(self, z, t)
 
     def diffuse(self, z: Float[Tensor, "B n"], w: Float[Tensor, "B m"], t: Time | None = None) -> Float[Tensor, "B n"]:
         return torch.zeros_like(z) if self.noise is None else self.noise.diffuse(self, z, w, t)

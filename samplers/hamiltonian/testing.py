@@ -55,10 +55,10 @@ def measure_order(
     system: Equation,
     z0: Tensor,
     *,
-    end_time: float,
+    end_time: int | float,
     steps: Sequence[int],
     kind: str = "deterministic",
-    reference: Tensor | Callable[[Tensor], Tensor] | float | None = None,
+    reference: Tensor | Callable[[Tensor], Tensor] | int | float | None = None,
     observable: Callable[[Tensor], Tensor] | None = None,
     t0: Time = 0.0,
     seed: int = 0,
@@ -117,7 +117,7 @@ def measure_order(
 
 
 def assert_integrator_order(
-    integrator: Integrator, system: Equation, z0: Tensor, *, order: float, tolerance: float = 0.15, **problem: Any
+    integrator: Integrator, system: Equation, z0: Tensor, *, order: int | float, tolerance: float = 0.15, **problem: Any
 ) -> Convergence:
     """Raise AssertionError unless a method converges at an order.
 
@@ -145,7 +145,7 @@ def assert_reversible(
     integrator: Integrator,
     system: Equation,
     z0: Tensor,
-    h: float,
+    h: int | float,
     *,
     num_steps: int = 10,
     atol: float = 1e-12,
@@ -179,7 +179,7 @@ def assert_reversible(
 
 
 def assert_symplectic(
-    integrator: Integrator, system: Equation, z0: Tensor, h: float, *, atol: float = 1e-10, seed: int = 0
+    integrator: Integrator, system: Equation, z0: Tensor, h: int | float, *, atol: float = 1e-10, seed: int = 0
 ) -> None:
     r"""Raise AssertionError unless the Jacobian M of a step obeys $M J(z) M^{\mathsf T}=J(z')$: a Poisson map.
 

@@ -104,6 +104,8 @@ def split_refusal(system: Equation) -> str | None:
         return "it is for Hamiltonian systems"
     if system.split is None:
         return "its Hamiltonian is not split: give Separable(kinetic, potential) or Mechanical(manifold, potential)"
+    if not system.is_canonical:
+        return f"kicks and drifts know nothing of its structure {system.structure!r}"
     if system.noise is None:
         return None
     if not isinstance(system.noise, HamiltonianNoise):
