@@ -18,7 +18,8 @@ def directional_derivative(function: Callable[[Tensor], Tensor], z: Tensor, dire
     r"""$DF(z)\,v$ of a function of tensors; usable within every transform of torch."""
     if not torch.compiler.is_compiling():
         _load_forward_mode()
-    derivative: Tensor = torch.func.jvp(function, (z,), (direction,))[1]
+    point, velocity = z.contiguous(), direction.contiguous()  # expanded views have no dual numbers
+    derivative: Tensor = torch.func.jvp(function, (point,), (velocity,))[1]
     return derivative
 
 

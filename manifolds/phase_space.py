@@ -73,11 +73,13 @@ class PhaseSpace(Manifold):
             self.manifold._assert_check_shape(part.shape, name)
         if q.dtype != p.dtype:
             raise TypeError(f"q is {q.dtype} and p is {p.dtype}: convert one of them with .to(...)")
-        try:
-            batch = torch.broadcast_shapes(self.manifold._batch(q), self.manifold._batch(p))
-        except RuntimeError as error:
-            raise ValueError(f"q has shape {tuple(q.shape)} and p {tuple(p.shape)}: these do not broadcast") from error
-        return torch.cat([part.flatten(-self.manifold.ndim).expand(*batch, -1) for part in (q, p)], dim=-1)
+        if q.shape != p.shape:
+            try:
+                q, p = torch.broadcast_tensors(q, p)
+            except RuntimeError as error:
+                shapes = f"q has shape {tuple(q.shape)} and p {tuple(p.shape)}"
+                raise ValueError(f"{shapes}: these do not broadcast") from error
+        return torch.cat([q, p] if self.manifold.ndim == 1 else [q.flatten(-2), p.flatten(-2)], dim=-1)
 
     def unpack(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Positions and momenta (..., *Q.point_shape), or their changes.
@@ -90,8 +92,8 @@ class PhaseSpace(Manifold):
         """
         self._assert_check_shape(z.shape, "z")
         shape = self.manifold.point_shape
-        q, p = z.tensor_split(2, dim=-1)
-        return q.unflatten(-1, shape), p.unflatten(-1, shape)
+        q, p = z.chunk(2, dim=-1)
+        return (q, p) if len(shape) == 1 else (q.unflatten(-1, shape), p.unflatten(-1, shape))
 
     def kinetic_energy(self, z: Tensor) -> Tensor:
         r"""$\tfrac12g^{ij}(q)p_ip_j$ (...), for unit mass.

@@ -173,6 +173,7 @@ class Mechanical(Split):
         self.manifold = manifold
         self.space = space
         self.is_flat = is_flat(manifold)
+        self._wraps = isinstance(manifold, Torus)
         setting(self, "mass", mass)
         masses = torch.as_tensor(mass)
         if not (masses > 0).all():
@@ -200,7 +201,8 @@ class Mechanical(Split):
         return self.manifold._sum(p * self.velocity(q, p)) / 2
 
     def velocity(self, q: Tensor, p: Tensor) -> Tensor:
-        return self.manifold.raise_(q, p) / self.mass
+        indefinite = not self.manifold.is_riemannian
+        return (p if self.is_flat and not indefinite else self.manifold.raise_(q, p)) / self.mass
 
     def kick(self, q: Tensor, t: Time | None = None) -> Tensor:
         force = super().kick(q, t)
@@ -212,7 +214,8 @@ class Mechanical(Split):
 
     def drift(self, q: Tensor, p: Tensor, h: Number) -> tuple[Tensor, Tensor]:
         if self.is_flat:
-            return self.manifold.projx(q + spread(h, q) * self.velocity(q, p)), p
+            q = q + spread(h, q) * self.velocity(q, p)
+            return (self.manifold.projx(q) if self._wraps else q), p
         y, velocity = self.manifold.geodesic_flow(q, self.velocity(q, p), h)
         return y, self.manifold.lower(y, velocity) * self.mass
 
